@@ -1,0 +1,1 @@
+"""What SAGC is compared with: the table of arms, and the GRPO and DAPO specs."""
