@@ -1,0 +1,102 @@
+"""Checkpoints of a run: each is one file, whole or not there, and never unpickled.
+
+    <run_id>/checkpoints/<step>.<first 16 hex digits of its sha256>.safetensors
+
+Tensors are safetensors entries and everything else is JSON in the header. A new file is written under a temporary
+name, flushed and renamed before an older one goes; the digest in the name tells a damaged file from a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save
+
+KEPT = 2
+"""Whole checkpoints that stay: the newest, and the one before it in case the newest is damaged."""
+_STATE = "state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A run at the end of a training step."""
+
+    step: int
+    arrays: Mapping[str, NDArray[Any]]
+    """Weights and optimizer state."""
+    state: dict[str, Any]
+    """Counters and policy state, JSON."""
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Add a checkpoint to `folder` and drop all but the newest two.
+
+    Returns:
+        The new file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.asarray(array, order="C") for name, array in checkpoint.arrays.items()}
+    data = save(arrays, metadata={_STATE: json.dumps(checkpoint.state, sort_keys=True, allow_nan=False)})
+    path = folder / f"{checkpoint.step:08d}.{_digest(data)}.safetensors"
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_directory(folder)
+    for old in _files(folder)[KEPT:]:
+        old.unlink()
+    return path
+
+
+def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Checkpoint | None:
+    """The newest whole checkpoint in `folder`; None if there is none.
+
+    Args:
+        folder: may be missing.
+        damaged: told of every file that is passed over because its content does not match its name.
+    """
+    for path in _files(folder):
+        data = path.read_bytes()
+        step, digest = path.name.split(".")[:2]
+        if _digest(data) != digest:
+            damaged(path)
+            continue
+        try:
+            return Checkpoint(step=int(step), arrays=load(data), state=_state(path))
+        except (SafetensorError, ValueError, KeyError, TypeError):  # a foreign file under a matching name
+            damaged(path)
+    return None
+
+
+def _state(path: Path) -> dict[str, Any]:
+    with safe_open(path, framework="numpy") as file:
+        state: dict[str, Any] = json.loads(file.metadata()[_STATE])
+    return state
+
+
+def _files(folder: Path) -> list[Path]:
+    """Newest first; temporary files of a killed writer are not among them."""
+    return sorted(folder.glob("[0-9]*.*.safetensors"), reverse=True)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,30 @@
+"""The engines: each turns one `RunSpec` into records; nothing is decided there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.engines.protocol import Engine
+
+EngineFactory = Callable[[], Engine]
+"""Makes an engine in the process that will run it; a function or class that pickle finds by name."""
+
+
+def make_torch_cpu() -> Engine:
+    """Train a model of about 0.1 M parameters with torch, one CPU thread per run."""
+    from benchmarks.engines.torch_cpu.engine import TorchCpuEngine
+
+    return TorchCpuEngine()
+
+
+def make_verl() -> Engine:
+    """Train with verl's V1 trainer in a process of its own, on GPUs or, on a tiny task, on a CPU."""
+    from benchmarks.engines.verl.launcher import VerlEngine
+
+    return VerlEngine()
+
+
+ENGINES: dict[str, EngineFactory] = {"torch_cpu": make_torch_cpu, "verl": make_verl}
+"""A factory imports its framework only when it is called, so that naming an engine costs nothing."""
+PRELOAD: dict[str, str] = {"torch_cpu": "benchmarks.engines.torch_cpu.engine"}
+"""The module to import once for all of an engine's processes."""

@@ -1,0 +1,201 @@
+"""The run folder: the only place that knows its file names and line formats.
+
+<run_id>/config.json         the resolved RunSpec, with the task and algorithm rows it names
+<run_id>/steps.jsonl         one StepRecord a line
+<run_id>/timings.jsonl       one StepTiming a line
+<run_id>/evaluations.jsonl   one EvaluationRecord a line
+<run_id>/outcome.json        how it ended; missing while it runs
+<run_id>/model/              the final model
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from benchmarks.record import EvaluationRecord, Outcome, StepRecord, StepTiming
+from sagc.errors import SagcError
+
+CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME = (
+    "config.json",
+    "steps.jsonl",
+    "timings.jsonl",
+    "evaluations.jsonl",
+    "outcome.json",
+)
+Line = TypeVar("Line", StepRecord, StepTiming, EvaluationRecord)
+
+
+class RecordError(SagcError, ValueError):
+    """A record file that cannot be read; the text names file, line and cure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """Everything a run wrote."""
+
+    folder: Path
+    config: dict[str, Any]
+    steps: list[StepRecord]
+    timings: list[StepTiming]
+    evaluations: list[EvaluationRecord]
+    outcome: Outcome | None
+    """None: the run is going on, or its process died before it could say how it ended."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's folder name."""
+        return self.folder.name
+
+
+class RunWriter:
+    """Appends a run's records, one flushed line each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._files = {name: (folder / name).open("a", encoding="utf-8") for name in (STEPS, TIMINGS, EVALUATIONS)}
+
+    def step(self, record: StepRecord, timing: StepTiming) -> None:
+        """One training step, as two lines of two files."""
+        self._append(STEPS, record)
+        self._append(TIMINGS, timing)
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        """One evaluation."""
+        self._append(EVALUATIONS, record)
+
+    def close(self) -> None:
+        """Nothing more will be appended."""
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, record: Any) -> None:
+        file = self._files[name]
+        file.write(json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n")
+        file.flush()
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write `data` so that `path` holds either the old text or the whole new one."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1, sort_keys=True, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document in `path`.
+
+    Raises:
+        RecordError: if it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(
+            f"{path} must be a JSON document, got {error}; delete the run folder to run it again"
+        ) from error
+
+
+def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
+    """The records of a `.jsonl` file; a last line without its newline is still being written and is left out.
+
+    Raises:
+        RecordError: on a line that is not such a record.
+    """
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith("\n"):
+                return
+            try:
+                yield kind(**json.loads(line))
+            except (TypeError, ValueError) as error:
+                raise RecordError(
+                    f"{path}, line {number} must be a {kind.__name__}, got {line[:60]!r} ({error}); "
+                    "delete the run folder to run it again"
+                ) from error
+
+
+def read_run(folder: Path) -> RunData:
+    """Everything that the run in `folder` has written so far.
+
+    Raises:
+        RecordError: if a file cannot be read.
+    """
+    return RunData(
+        folder=folder,
+        config=read_json(folder / CONFIG),
+        steps=list(read_lines(folder / STEPS, StepRecord)),
+        timings=list(read_lines(folder / TIMINGS, StepTiming)),
+        evaluations=list(read_lines(folder / EVALUATIONS, EvaluationRecord)),
+        outcome=read_outcome(folder),
+    )
+
+
+def read_outcome(folder: Path) -> Outcome | None:
+    """How the run in `folder` ended; None while it has not said so.
+
+    Raises:
+        RecordError: if the file cannot be read.
+    """
+    path = folder / OUTCOME
+    if not path.exists():
+        return None
+    try:
+        return Outcome(**read_json(path))
+    except TypeError as error:
+        raise RecordError(f"{path} must be an outcome, got {error}; delete the run folder to run it again") from error
+
+
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    """Write how the run in `folder` ended."""
+    write_json(folder / OUTCOME, asdict(outcome))
+
+
+class Tail(Generic[Line]):
+    """Follows a `.jsonl` file that is being written: each `read` gives the whole lines that are new.
+
+    Degenerate cases: a missing file has no lines yet; a last line without its newline waits for the next `read`.
+    """
+
+    def __init__(self, path: Path, kind: type[Line], offset: int = 0) -> None:
+        self.path = path
+        self.kind: type[Line] = kind
+        self.offset = offset
+        """Bytes given out so far."""
+
+    def read(self, limit: int | None = None) -> list[Line]:
+        """The records that were completed since the last call.
+
+        Args:
+            limit: byte to stop at, the end of a line; None reads all there is.
+
+        Raises:
+            RecordError: on a line that is not such a record.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read() if limit is None else file.read(limit - self.offset)
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        try:
+            records = [self.kind(**json.loads(line)) for line in whole.splitlines()]
+        except (TypeError, ValueError) as error:
+            raise RecordError(
+                f"{self.path} must hold one {self.kind.__name__} a line after byte {self.offset}, got {error}; "
+                "delete the run folder to run it again"
+            ) from error
+        self.offset += len(whole)
+        return records
