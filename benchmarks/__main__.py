@@ -1,0 +1,11 @@
+"""The composition root: the one place of `benchmarks` that knows `reports`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.cli import main
+from reports import build
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], build=build))

@@ -1,0 +1,150 @@
+"""The command line: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchmarks.commands import Parts, ReportBuilder, list_tables, report, reproduce, run
+from benchmarks.engines import ENGINES, EngineFactory
+from benchmarks.provenance import usable_cores
+from benchmarks.reproduction import BAD_INPUT
+from benchmarks.settings import SECTIONS, Overrides
+from sagc import __version__
+from sagc.errors import ConfigError, SagcError
+
+EXAMPLES = """examples:
+  python -m benchmarks list                          what there is to run
+  python -m benchmarks reproduce --plan              what the reproduction would run
+  python -m benchmarks reproduce --arms static_8,sagc --seeds 1
+  python -m benchmarks run --task steady --algorithm grpo --arm sagc --seed 0
+
+Ctrl-C ends the runs after the step in progress; the same command then goes on with what has not finished.
+Exit code: 0 all runs finished, 1 some did not, 2 bad input (nothing was started), 130 stopped by Ctrl-C.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every other error of the suite."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise ConfigError(f"{message}; see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str], *, build: ReportBuilder, engines: Mapping[str, EngineFactory] = ENGINES) -> int:
+    """Run a command line.
+
+    Args:
+        argv: the arguments.
+        build: builds the report.
+        engines: the table of engines.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        arguments = parser().parse_args(argv)
+        code: int = arguments.command(arguments, Parts(engines, build))
+    except SagcError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    return code
+
+
+def parser() -> Parser:
+    """The parser of the command line."""
+    root = Parser(
+        prog="python -m benchmarks",
+        description="Runs the experiments that test the claims about SAGC (straggler-aware group control).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="version", version=f"sagc {__version__}")
+    commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_list(commands)
+    _add_run(commands)
+    _add_reproduce(commands)
+    _add_report(commands)
+    return root
+
+
+def _add(commands: Any, name: str, function: Callable[..., int], summary: str) -> Parser:
+    command: Parser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    command.set_defaults(command=function)
+    return command
+
+
+def _add_list(commands: Any) -> None:
+    command = _add(commands, "list", list_tables, "show what can be named: arms, algorithms, tasks, engines, profiles")
+    command.add_argument("table", nargs="?", help="only this table")
+
+
+def _add_run(commands: Any) -> None:
+    command = _add(commands, "run", run, "train one run and record it")
+    command.add_argument("--task", required=True, help="a row of `list tasks`")
+    command.add_argument("--algorithm", required=True, help="a row of `list algorithms`")
+    command.add_argument("--arm", required=True, help="what chooses the group size: a row of `list arms`")
+    command.add_argument("--seed", type=int, default=0, help="training seed (default: %(default)s)")
+    command.add_argument("--engine", default="torch_cpu", help="a row of `list engines` (default: %(default)s)")
+    command.add_argument(
+        "--batch-policy",
+        default=Overrides().batch_policy,
+        help="what stays the same when G changes: fixed_rollouts or fixed_prompts (default: %(default)s)",
+    )
+    command.add_argument("--rollouts-per-step", type=int, metavar="N", help="rollouts of a training step")
+    command.add_argument("--horizon-prompts", type=int, metavar="N", help="the run ends after N prompts and ...")
+    command.add_argument("--horizon-rollouts", type=int, metavar="N", help="... N rollouts, whichever comes last")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"change a setting, e.g. controller.threshold=3; sections: {', '.join(SECTIONS)}; may be repeated",
+    )
+    _add_places(command)
+
+
+def _add_reproduce(commands: Any) -> None:
+    command = _add(commands, "reproduce", reproduce, "train every run of a profile, then build the report")
+    _add_profile(command)
+    command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 ... N-1 instead of the profile's")
+    for name in ("tasks", "algorithms", "arms"):
+        command.add_argument(
+            f"--{name}",
+            type=_names,
+            default=(),
+            metavar="A,B",
+            help=f"only these {name}; one that the profile does not hold is added to all that is left of it",
+        )
+    command.add_argument("--plan", action="store_true", help="show what would run, and run nothing")
+    _add_places(command)
+
+
+def _add_report(commands: Any) -> None:
+    command = _add(commands, "report", report, "build the report again from the records; nothing is trained")
+    _add_profile(command)
+    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+
+
+def _add_profile(command: Parser) -> None:
+    command.add_argument(
+        "--profile", default="cpu", help="a row of `list profiles`, or your own TOML file (default: %(default)s)"
+    )
+
+
+def _add_places(command: Parser) -> None:
+    command.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where records go (default: %(default)s)"
+    )
+    command.add_argument(
+        "--jobs", type=int, default=usable_cores(), metavar="N", help="runs at a time (default: one per core)"
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

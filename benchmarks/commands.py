@@ -1,0 +1,174 @@
+"""What each command does."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from baselines.algorithms import ALGORITHMS, AlgorithmSpec
+from baselines.arms import ARMS
+from benchmarks.engines import EngineFactory
+from benchmarks.progress import plan_lines
+from benchmarks.provenance import ROOT
+from benchmarks.reproduction import STOPPED, Carried, asked_before, carry_out, run_folders
+from benchmarks.runs_folder import RunsFolder
+from benchmarks.settings import SECTIONS, Overrides, check_names, make_spec
+from benchmarks.spec import RunSpec
+from benchmarks.suite import Plan, Profile, load_profile, plan, profile_names, single_run_plan
+from benchmarks.tasks import ALL_TASKS
+from sagc.checks import whole
+from sagc.errors import ConfigError
+
+
+class BuiltReport(Protocol):
+    """What a report builder made."""
+
+    @property
+    def headline(self) -> str:
+        """The verdicts at a glance."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything written, the report first."""
+        ...
+
+
+class ReportBuilder(Protocol):
+    """Builds the report; `reports.build` is one."""
+
+    def __call__(self, run_folders: Sequence[Path], out: Path, planned: Sequence[RunSpec]) -> BuiltReport:
+        """Read run folders and write the report into `out`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the composition root plugs in."""
+
+    engines: Mapping[str, EngineFactory]
+    build: ReportBuilder
+
+
+def list_tables(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Print the tables of names."""
+    tables: dict[str, dict[str, str]] = {
+        "arms": {name: arm.summary for name, arm in ARMS.items()},
+        "algorithms": {name: _summary(row) for name, row in ALGORITHMS.items()},
+        "tasks": {name: task.summary for name, task in ALL_TASKS.items()},
+        "engines": {name: (make.__doc__ or "").strip().split("\n")[0] for name, make in parts.engines.items()},
+        "profiles": {name: load_profile(name, parts.engines).summary for name in profile_names()},
+    }
+    if arguments.table is not None:
+        check_names("table", [arguments.table], tables)
+        tables = {arguments.table: tables[arguments.table]}
+    for table, rows in tables.items():
+        print(table)
+        width = max(map(len, rows))
+        for name, summary in rows.items():
+            print(f"  {name:<{width}}  {summary}")
+    return 0
+
+
+def run(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Train one run."""
+    sections = settings(arguments.set)
+    horizon = {"prompts": arguments.horizon_prompts, "rollouts": arguments.horizon_rollouts}
+    sections.setdefault("horizon", {}).update({key: value for key, value in horizon.items() if value is not None})
+    spec = make_spec(
+        engine=arguments.engine,
+        task=arguments.task,
+        algorithm=arguments.algorithm,
+        arm=arguments.arm,
+        seed=arguments.seed,
+        engines=parts.engines,
+        overrides=Overrides(
+            sections=sections, rollouts_per_step=arguments.rollouts_per_step, batch_policy=arguments.batch_policy
+        ),
+    )
+    folder = RunsFolder(arguments.runs.resolve())
+    jobs = whole("jobs", arguments.jobs)
+    carried = carry_out(single_run_plan(spec), folder=folder, engines=parts.engines, jobs=jobs, suite="sagc-runs")
+    _say_how_to_go_on(carried)
+    return carried.exit_code
+
+
+def settings(items: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``section.key=value`` items by section; a value is TOML, or text where it is none.
+
+    Raises:
+        ConfigError: on an item of another form, or an unknown section.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        section, dot, key = name.partition(".")
+        if not (equals and dot and key):
+            raise ConfigError(f"--set must be SECTION.KEY=VALUE, got {item!r}; write e.g. controller.threshold=3")
+        check_names("section", [section], SECTIONS)
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        sections.setdefault(section, {})[key] = value
+    return sections
+
+
+def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Train every run of a profile and build the report."""
+    profile = load_profile(arguments.profile, parts.engines)
+    asked = {name: getattr(arguments, name) for name in ("seeds", "tasks", "algorithms", "arms")}
+    planned = plan(profile, engines=parts.engines, **asked)
+    jobs = whole("jobs", arguments.jobs)
+    folder = RunsFolder(arguments.runs.resolve())
+    print(f"profile {profile.name}: {len(planned.runs)} runs, {jobs} at a time")
+    if arguments.plan:
+        print("\n".join([*(f"note: {note}" for note in planned.notes), *plan_lines(planned.runs)]))
+        return 0
+    carried = carry_out(
+        planned,
+        folder=folder,
+        engines=parts.engines,
+        jobs=jobs,
+        suite=f"sagc-{profile.name}",
+        profile=profile.name,
+        asked=asked,
+    )
+    if carried.exit_code != STOPPED:
+        _build_report(folder, profile, planned, parts)
+    _say_how_to_go_on(carried)
+    return carried.exit_code
+
+
+def report(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Build the report again."""
+    profile = load_profile(arguments.profile, parts.engines)
+    folder = RunsFolder(arguments.runs.resolve())
+    asked = asked_before(folder, profile.name)
+    _build_report(folder, profile, plan(profile, engines=parts.engines, **asked), parts)
+    return 0
+
+
+def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts) -> None:
+    out = ROOT / profile.report if profile.report else folder.reproduction(profile.name)
+    built = parts.build(run_folders(folder, profile.name), out, [run.spec for run in planned.runs])
+    print(f"\n{built.headline}\n\nreport: {built.files[0]}")
+
+
+def _say_how_to_go_on(carried: Carried) -> None:
+    if carried.exit_code:
+        print("to go on: the same command; it repeats no run that has finished")
+    print(f"to look at it: nox -s ui, or python -m mlflow server --backend-store-uri {carried.tracking}")
+
+
+def _summary(algorithm: AlgorithmSpec) -> str:
+    extras = [
+        "dynamic sampling" if algorithm.dynamic_sampling else "",
+        "soft overlong penalty" if algorithm.overlong_buffer_frac else "",
+    ]
+    clip = f"ratio clipped to {1 - algorithm.clip_low:g} ... {1 + algorithm.clip_high:g}"
+    return ", ".join(part for part in (f"{algorithm.loss_aggregation} loss", clip, *extras) if part)

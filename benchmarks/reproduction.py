@@ -1,0 +1,171 @@
+"""Carries a plan out from start to honest end: store, lock, processes, MLflow, table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import EngineFactory
+from benchmarks.processes import Stop
+from benchmarks.progress import Console, status_lines
+from benchmarks.provenance import moment, provenance
+from benchmarks.record import Status
+from benchmarks.runner import Run, Runner
+from benchmarks.runs_folder import PLAN, RunsFolder
+from benchmarks.store import read_json, write_json
+from benchmarks.suite import Plan
+from sagc.errors import ConfigError
+
+FINISHED, NOT_ALL_FINISHED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+"""Exit codes of a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What became of a plan."""
+
+    runs: Sequence[Run]
+    exit_code: int
+    tracking: str
+    """Address of the MLflow store."""
+
+
+class PlanFile:
+    """Keeps a reproduction's `plan.json` up to date; an `Observer`."""
+
+    def __init__(self, path: Path, runs: Sequence[Run], header: dict[str, Any]) -> None:
+        self._path, self._runs, self._header = path, runs, header
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write()
+
+    def said(self, text: str) -> None:
+        """See `Observer.said`; of no interest here."""
+
+    def ticked(self) -> None:
+        """See `Observer.ticked`; of no interest here."""
+
+    def started(self, run: Run) -> None:
+        """Note that it runs."""
+        self._write()
+
+    def ended(self, run: Run) -> None:
+        """Note how it ended."""
+        self._write()
+
+    def _write(self) -> None:
+        runs = [
+            {
+                "name": run.name,
+                "run_id": run.folder.name if run.folder else None,
+                "state": run.state,
+                "reason": run.reason,
+                "follows": run.planned.source,
+            }
+            for run in self._runs
+        ]
+        write_json(self._path, {**self._header, "runs": runs})
+
+
+def carry_out(
+    plan: Plan,
+    *,
+    folder: RunsFolder,
+    engines: Mapping[str, EngineFactory],
+    jobs: int,
+    suite: str,
+    profile: str | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> Carried:
+    """Run a plan and say how each run ended.
+
+    Args:
+        plan: what to run.
+        folder: where.
+        engines: the table of engines.
+        jobs: most processes at a time.
+        suite: name of the MLflow experiment.
+        profile: of a reproduction, which keeps its plan in a folder and has a parent run; None for a single run.
+        asked: how the profile was narrowed or widened; kept with the plan.
+
+    Raises:
+        ConfigError: before anything is written, if the folder or the MLflow store cannot be used.
+    """
+    from benchmarks import mirror, tracking  # MLflow takes seconds to import, which `list` and `--help` need not pay
+
+    stop = Stop()
+    with stop.listening():
+        folder.check_writable()
+        ignored = tracking.drop_ignored(os.environ)
+        tracker = tracking.connect(folder, suite)
+        with folder.lock():
+            facts = provenance()
+            runner = Runner(plan, folder=folder, engines=engines, jobs=jobs, provenance=facts, stop=stop)
+            console = Console(runner.runs)
+            for note in (*plan.notes, *(f"{name} is ignored: it would misdirect the records" for name in ignored)):
+                console.said(f"note: {note}")
+            console.said(f"records: {folder.path}\nMLflow:  {tracker.uri}, experiment {suite}")
+            parent = None if profile is None else folder.reproduction(profile).name
+            follower = mirror.Mirror(tracker, folder, parent)
+            runner.observe(console, follower)
+            if profile is not None:
+                header = {"profile": profile, "suite": suite, "asked": asked, "provenance": facts, "started": moment()}
+                runner.observe(PlanFile(folder.reproduction(profile) / PLAN, runner.runs, header))
+            runner.run()
+            console.finish()
+            finished = all(run.state == "finished" for run in runner.runs)
+            status: Status = "finished" if finished else "killed" if stop.requests else "failed"
+            delivery = follower.close(status, give_up=lambda: stop.requests > 1)
+            print(
+                "\n".join(["", "How every planned run ended:", *status_lines(runner.runs), *delivery_lines(delivery)])
+            )
+    exit_code = FINISHED if finished else STOPPED if stop.requests else NOT_ALL_FINISHED
+    return Carried(runs=runner.runs, exit_code=exit_code, tracking=tracker.uri)
+
+
+def delivery_lines(delivery: Any) -> list[str]:
+    """What the user should know about MLflow; nothing if all went well."""
+    lines = []
+    if delivery.undelivered:
+        lines.append(
+            f"MLflow lacks records of {delivery.undelivered} runs ({delivery.last_error}); nothing is lost: "
+            "the record files have them, and the same command delivers them"
+        )
+    elif delivery.errors:
+        lines.append(f"MLflow did not answer {delivery.errors} times ({delivery.last_error}); it has everything now")
+    if delivery.refused:
+        counts = ", ".join(f"{key} ({count})" for key, count in sorted(delivery.refused.items()))
+        lines.append(f"MLflow cannot hold these numbers, which stand in the record files alone: {counts}")
+    return lines
+
+
+def asked_before(folder: RunsFolder, profile: str) -> dict[str, Any]:
+    """How the latest reproduction of a profile was narrowed or widened.
+
+    Raises:
+        ConfigError: if there was none.
+    """
+    asked: dict[str, Any] = _read_plan(folder, profile)["asked"]
+    return asked
+
+
+def run_folders(folder: RunsFolder, profile: str) -> list[Path]:
+    """The folders of the runs of a profile's latest reproduction that have begun, in order.
+
+    Raises:
+        ConfigError: if there was none.
+    """
+    found = [folder.run(run["run_id"]) for run in _read_plan(folder, profile)["runs"] if run["run_id"]]
+    return [run for run in found if run.exists()]
+
+
+def _read_plan(folder: RunsFolder, profile: str) -> Any:
+    path = folder.reproduction(profile) / PLAN
+    if not path.exists():
+        raise ConfigError(
+            f"profile must have been reproduced, got {profile!r} without {path}; "
+            f"run `python -m benchmarks reproduce --profile {profile}` first"
+        )
+    return read_json(path)

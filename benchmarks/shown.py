@@ -1,0 +1,82 @@
+"""What MLflow is shown of a run: numbers, tags and parameters, from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.metrics import Metrics, evaluation_metrics, sendable, step_metrics, timing_metrics
+from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
+from benchmarks.store import EVALUATIONS, STEPS, TIMINGS, Tail
+
+LONGEST_PARAM = 250
+"""Characters of a setting shown as a parameter: MLflow cuts long ones, so they stand in config.json alone."""
+FILES: dict[str, type[StepRecord] | type[StepTiming] | type[EvaluationRecord]] = {
+    STEPS: StepRecord,
+    TIMINGS: StepTiming,
+    EVALUATIONS: EvaluationRecord,
+}
+
+
+class Value(NamedTuple):
+    """One number of one metric."""
+
+    key: str
+    value: float
+    step: int
+
+
+def read_values(
+    folder: Path, start: dict[str, int], end: dict[str, int] | None
+) -> tuple[list[Value], dict[str, int], list[str]]:
+    """The metrics of the records between two places in a run's files.
+
+    Args:
+        folder: the run.
+        start: bytes of each file to skip.
+        end: byte of each file to stop at; None: the last whole line.
+
+    Returns:
+        The values, the byte of each file that was read up to, and the key of every number that MLflow cannot hold.
+    """
+    values: list[Value] = []
+    upto: dict[str, int] = {}
+    refused: list[str] = []
+    for name, kind in FILES.items():
+        tail: Tail[Any] = Tail(folder / name, kind, start[name])
+        for record in tail.read(None if end is None else end[name]):
+            good, bad = sendable(record_metrics(record))
+            values += [Value(key, value, record.step) for key, value in good.items()]
+            refused += bad
+        upto[name] = tail.offset
+    return values, upto, refused
+
+
+def record_metrics(record: StepRecord | StepTiming | EvaluationRecord) -> Metrics:
+    """The metrics of one line of any record file."""
+    if isinstance(record, StepRecord):
+        return step_metrics(record)
+    return timing_metrics(record) if isinstance(record, StepTiming) else evaluation_metrics(record)
+
+
+def run_tags(run_id: str, config: dict[str, Any]) -> dict[str, str]:
+    """What a run can be found by in MLflow."""
+    spec = config["spec"]
+    names = ("task", "algorithm", "arm", "engine", "seed", "batch_policy")
+    return {
+        "sagc.kind": "run",
+        "sagc.run_id": run_id,
+        "sagc.config_hash": config["config_hash"],
+        **{f"sagc.{name}": str(spec[name]) for name in names},
+    }
+
+
+def run_params(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """The settings that are short enough to show as parameters; all of them stand in config.json."""
+    params: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            params |= run_params(value, f"{prefix}{key}.")
+        elif key != "schedule" and value is not None and len(str(value)) <= LONGEST_PARAM:
+            params[prefix + key] = str(value)
+    return params
