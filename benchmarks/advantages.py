@@ -57,7 +57,8 @@ def equal_groups(rewards: NDArray[np.float64], groups: NDArray[np.int64]) -> NDA
     highest, lowest = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(highest, groups, rewards)
     np.minimum.at(lowest, groups, rewards)
-    return highest == lowest
+    equal: NDArray[np.bool_] = highest == lowest
+    return equal
 
 
 def overlong_penalty(lengths: ArrayLike, cap: int, buffer: int) -> NDArray[np.float64]:

@@ -230,7 +230,7 @@ class _Run:
 
     def outcome(self, status: Status, reason: str) -> Outcome:
         """How the run ended, with the costs of all its sittings."""
-        totals = self.totals
+        totals, costs = self.totals, self._costs()
         return Outcome(
             status=status,
             reason=reason,
@@ -238,7 +238,8 @@ class _Run:
             prompts=totals.prompts,
             rollouts=totals.rollouts,
             evaluation_cpu_s=totals.evaluation_cpu_s,
-            **self._costs(),
+            cpu_s=costs["cpu_s"],
+            wall_s=costs["wall_s"],
         )
 
     def _costs(self) -> dict[str, float]:

@@ -29,7 +29,8 @@ class Barrier:
     @property
     def degenerate(self) -> NDArray[np.bool_]:
         """[P] whether all rewards of a group are equal; a group of one always is."""
-        return self.rewards.max(axis=1) == self.rewards.min(axis=1)
+        equal: NDArray[np.bool_] = self.rewards.max(axis=1) == self.rewards.min(axis=1)
+        return equal
 
 
 @dataclass(slots=True)

@@ -81,7 +81,8 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Every field as JSON, nested settings included."""
-        return json.loads(json.dumps(asdict(self)))  # tuples become lists, as a reader will see them
+        data: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # tuples become lists, as a reader will see them
+        return data
 
     @property
     def config_hash(self) -> str:

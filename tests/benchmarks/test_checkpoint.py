@@ -11,6 +11,10 @@ import pytest
 from benchmarks.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 
 
+def refuse(path: Path) -> None:
+    raise AssertionError(f"{path} must be whole")
+
+
 def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(
         step=step, arrays={"w": np.full((2, 3), step, np.float32), "count": np.array(step)}, state={"step": step, "policy": {"price": 0.1}}
@@ -18,14 +22,14 @@ def checkpoint(step: int) -> Checkpoint:
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert newest_checkpoint(tmp_path, damaged=pytest.fail) is None
-    assert newest_checkpoint(tmp_path / "none", damaged=pytest.fail) is None
+    assert newest_checkpoint(tmp_path, damaged=refuse) is None
+    assert newest_checkpoint(tmp_path / "none", damaged=refuse) is None
 
 
 def test_the_newest_comes_back_bit_for_bit_and_two_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 100):
         write_checkpoint(tmp_path, checkpoint(step))
-    found = newest_checkpoint(tmp_path, damaged=pytest.fail)
+    found = newest_checkpoint(tmp_path, damaged=refuse)
     assert found is not None
     assert (found.step, found.state) == (100, checkpoint(100).state)
     for name, array in checkpoint(100).arrays.items():
@@ -56,7 +60,7 @@ def test_a_damaged_file_is_named_and_the_one_before_it_is_used(tmp_path: Path, d
 def test_a_half_written_file_of_a_killed_writer_is_passed_over(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, checkpoint(5))
     (tmp_path / "00000010.0123456789abcdef.tmp").write_bytes(b"half")
-    found = newest_checkpoint(tmp_path, damaged=pytest.fail)
+    found = newest_checkpoint(tmp_path, damaged=refuse)
     assert found is not None
     assert found.step == 5
 

@@ -113,6 +113,10 @@ class ListSink:
         return self.stop_after is not None and len(self.steps) >= self.stop_after
 
 
+def refuse(path: Path) -> None:
+    raise AssertionError(f"{path} must be whole")
+
+
 def run(policy: Any, spec: RunSpec = SPEC, engine: LengthEngine | None = None, **sink: Any) -> tuple[ListSink, Any]:
     records = ListSink(**sink)
     return records, train(engine or LengthEngine(), spec, policy, records)
@@ -199,10 +203,8 @@ def test_dapo_stalls_with_a_name_when_no_group_is_informative() -> None:
 
 @pytest.mark.parametrize("field", ["loss", "grad_norm"])
 def test_a_loss_that_is_not_finite_ends_the_run_in_its_step(field: str) -> None:
-    stats = replace(
-        TrainStats(optimizer_steps=1, loss=0.1, grad_norm=1.0, clip_frac=0.0, ratio_deviation_max=0.0),
-        **{field: math.nan},
-    )
+    numbers: dict[str, Any] = {"loss": 0.1, "grad_norm": 1.0, field: math.nan}
+    stats = TrainStats(optimizer_steps=1, clip_frac=0.0, ratio_deviation_max=0.0, **numbers)
     sink, outcome = run(StaticPolicy(8), engine=LengthEngine(stats=stats))
     assert (outcome.status, outcome.steps) == ("diverged", 1)
     assert "nan at step 1" in outcome.reason
@@ -222,7 +224,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, stop: 
     whole, _ = run(policy, spec)
     first = ListSink(stop_after=stop)
     assert train(LengthEngine(), spec, policy, first, checkpoints=tmp_path).status == "killed"
-    checkpoint = newest_checkpoint(tmp_path, damaged=pytest.fail)
+    checkpoint = newest_checkpoint(tmp_path, damaged=refuse)
     assert checkpoint is not None
     engine, second = LengthEngine(), ListSink()
     outcome = train(engine, spec, policy, second, checkpoints=tmp_path, resume=checkpoint)
