@@ -1,0 +1,68 @@
+"""Where the runs of a report come from, and what in that should make a reader careful."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reports.markdown import table
+from reports.runs import Run
+
+UNKNOWN = "not recorded"
+
+
+def section(runs: Sequence[Run]) -> str:
+    """Warnings, then what the runs were made with; nothing here is read from a clock or from this machine."""
+    sources = [run.data.outcome.provenance for run in runs if run.data.outcome]
+    facts: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("commit", _commit),
+        ("python", lambda source: str(source.get("python", UNKNOWN))),
+        ("packages", lambda source: _pairs(source.get("packages"))),
+        ("machine", lambda source: _pairs(source.get("machine"))),
+        ("command", lambda source: str(source.get("command", UNKNOWN))),
+    ]
+    rows = []
+    for name, read in facts:
+        for value, count in sorted(Counter(map(read, sources)).items()):
+            rows.append([name, value, str(count)])
+    times = sorted(source[moment]["time"] for source in sources for moment in ("started", "ended") if moment in source)
+    if times:
+        rows.append(["first start, last end", f"{times[0]} to {times[-1]}", str(len(sources))])
+    loads = [timing.load_average for run in runs for timing in run.data.timings]
+    if loads:
+        rows.append(["load average over all steps", f"{min(loads):.1f} to {max(loads):.1f}", str(len(runs))])
+    warned = "".join(f"**Warning: {text}**\n\n" for text in warnings(runs))
+    return warned + table(["what", "value", "runs"], rows, left=2)
+
+
+def warnings(runs: Sequence[Run]) -> list[str]:
+    """Why the runs may not belong together, or may not be reproducible."""
+    sources = [run.data.outcome.provenance for run in runs if run.data.outcome]
+    commits = {str(source.get("commit")) for source in sources}
+    found = []
+    if len(commits) > 1:
+        found.append(f"the runs come from {len(commits)} commits, so their differences may be differences of code.")
+    if any(source.get("commit") is None for source in sources):
+        found.append("some runs do not know their commit, so nobody can get their code back.")
+    if dirty := sum(bool(source.get("dirty")) for source in sources):
+        found.append(f"{dirty} of {len(sources)} runs come from a checkout with uncommitted changes.")
+    packages = {json.dumps(source.get("packages"), sort_keys=True) for source in sources}
+    if len(packages) > 1:
+        found.append("the runs were made with different package versions.")
+    machines = {json.dumps(source.get("machine"), sort_keys=True) for source in sources}
+    if len(machines) > 1:
+        found.append("the runs were made on different machines: compare modelled time, not measured time.")
+    return found
+
+
+def _commit(source: dict[str, Any]) -> str:
+    commit = source.get("commit")
+    if commit is None:
+        return f"{UNKNOWN}: {source.get('commit_reason', 'no reason given')}"
+    return f"{commit}{' with uncommitted changes' if source.get('dirty') else ''}"
+
+
+def _pairs(data: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(data.items())) if data else UNKNOWN
