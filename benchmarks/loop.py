@@ -191,7 +191,7 @@ class _Run:
         totals.milestone = milestone
         cpu = time.process_time()
         final = milestone == plan.milestones
-        scores = self.engine.evaluate(plan.final_problems if final else plan.problems)
+        scores = self.engine.evaluate(plan.final_problems if final else plan.problems, plan.samples)
         totals.evaluation_cpu_s += time.process_time() - cpu
         self.sink.evaluation(
             EvaluationRecord(
@@ -199,7 +199,7 @@ class _Run:
                 milestone=milestone,
                 final=final,
                 set=HELD_OUT,
-                samples=1,
+                samples=plan.samples,
                 prompts=totals.prompts,
                 rollouts=totals.rollouts,
                 right=scores.right,

@@ -155,8 +155,8 @@ class StepEngine(Protocol):
         """Update the policy once on the batch."""
         ...
 
-    def evaluate(self, problems: int) -> EvaluationScores:
-        """Sample once for each of the first `problems` held-out problems."""
+    def evaluate(self, problems: int, samples: int) -> EvaluationScores:
+        """Sample each of the first `problems` held-out problems `samples` times."""
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:

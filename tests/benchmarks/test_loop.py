@@ -50,7 +50,6 @@ class LengthEngine:
         self.stats = stats
         self.draws: list[tuple[int, int]] = []
         self.batches: list[TrainBatch] = []
-        self.evaluations: list[int] = []
 
     def draw(self, first_index: int, count: int, progress: float) -> Sequence[Prompt]:
         assert 0 <= progress <= 1
@@ -79,9 +78,8 @@ class LengthEngine:
             optimizer_steps=2, loss=0.1, grad_norm=1.0, clip_frac=0.0, ratio_deviation_max=0.0
         )
 
-    def evaluate(self, problems: int) -> EvaluationScores:
-        self.evaluations.append(problems)
-        return EvaluationScores(right=[1] * problems, output_tokens=[20] * problems, truncated=[0] * problems)
+    def evaluate(self, problems: int, samples: int) -> EvaluationScores:
+        return EvaluationScores(right=[samples] * problems, output_tokens=[20 * samples] * problems, truncated=[0] * problems)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {"updates": np.array(len(self.batches))}
@@ -178,9 +176,9 @@ def test_a_step_that_passes_two_milestones_is_evaluated_once() -> None:
 
 def test_evaluation_cost_is_in_no_step() -> None:
     class Slow(LengthEngine):
-        def evaluate(self, problems: int) -> EvaluationScores:
+        def evaluate(self, problems: int, samples: int) -> EvaluationScores:
             sum(math.sqrt(i) for i in range(300_000))
-            return super().evaluate(problems)
+            return super().evaluate(problems, samples)
 
     sink, outcome = run(StaticPolicy(16), engine=Slow())
     assert outcome.evaluation_cpu_s > sum(sum(timing.cpu_s.values()) for timing in sink.timings)

@@ -96,9 +96,9 @@ class TorchStepEngine:
         order = generator(self._spec.seed, Stream.MINI_BATCHES, step).permutation(len(batch.prompts))
         return update_policy(self._model, self._optimizer, batch, order, algorithm, self._spec.training, PAD)
 
-    def evaluate(self, problems: int) -> EvaluationScores:
+    def evaluate(self, problems: int, samples: int) -> EvaluationScores:
         """See `StepEngine.evaluate`; a problem meets the same noise at every step and in every arm of a seed."""
-        return score_problems(self._model, self.task, self.task.held_out(problems), self._evaluation_noise)
+        return score_problems(self._model, self.task, self.task.held_out(problems), self._evaluation_noise, samples)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See `StepEngine.state`."""
@@ -112,8 +112,8 @@ class TorchStepEngine:
         """See `StepEngine.save_model`."""
         write_model(self._model, folder, VOCABULARY, eos=EOS, pad=PAD)
 
-    def _evaluation_noise(self, problems: Sequence[int]) -> NDArray[np.float32]:
-        return rollout_uniforms(self._spec.seed, Stream.EVALUATION, 0, problems, 1, self.response_cap)
+    def _evaluation_noise(self, problems: Sequence[int], samples: int) -> NDArray[np.float32]:
+        return rollout_uniforms(self._spec.seed, Stream.EVALUATION, 0, problems, samples, self.response_cap)
 
 
 class TorchCpuEngine:

@@ -1,4 +1,4 @@
-"""Accuracy of a policy: one response to each problem, checked by the task."""
+"""Accuracy of a policy: responses to each problem, checked by the task."""
 
 from __future__ import annotations
 
@@ -12,43 +12,47 @@ from benchmarks.engines.torch_cpu.model import Decoder
 from benchmarks.engines.torch_cpu.sampler import sample
 from benchmarks.tasks.modular_chain import EOS, PAD, ChainTask
 
-CHUNK = 128
-"""Problems decoded together, in their own order."""
-Noise = Callable[[Sequence[int]], NDArray[np.float32]]
-"""From problem indices to [problems, response_cap] uniform numbers."""
+CHUNK = 512
+"""Responses decoded together, problems in their own order."""
+Noise = Callable[[Sequence[int], int], NDArray[np.float32]]
+"""From problem indices and samples to [problems * samples, response_cap] uniform numbers."""
 
 
 def score_problems(
-    model: Decoder, task: ChainTask, problems: Sequence[Prompt], noise: Noise | None
+    model: Decoder, task: ChainTask, problems: Sequence[Prompt], noise: Noise | None, samples: int = 1
 ) -> EvaluationScores:
-    """Answer every problem once.
+    """Answer every problem.
 
     Args:
         model: the policy.
         task: verifies, and caps the response.
         problems: what to answer.
-        noise: of each problem's response, sampled at temperature 1; None decodes greedily.
+        noise: of the responses, sampled at temperature 1; None decodes greedily.
+        samples: responses per problem.
     """
     right: list[int] = []
     output_tokens: list[int] = []
     truncated: list[int] = []
-    for first in range(0, len(problems), CHUNK):
-        chunk = problems[first : first + CHUNK]
-        samples = sample(
+    size = max(CHUNK // samples, 1)
+    for first in range(0, len(problems), size):
+        chunk = problems[first : first + size]
+        drawn = sample(
             model,
             [problem.tokens for problem in chunk],
-            1,
+            samples,
             task.response_cap,
-            noise([problem.index for problem in chunk]) if noise else None,
+            noise([problem.index for problem in chunk], samples) if noise else None,
             eos=EOS,
             pad=PAD,
         )
-        right += [int(task.verify(problem, row)) for problem, row in zip(chunk, samples.tokens, strict=True)]
-        output_tokens += [len(row) for row in samples.tokens]
-        truncated += [int(flag) for flag in samples.truncated]
+        for number, problem in enumerate(chunk):
+            rows = drawn.tokens[number * samples : (number + 1) * samples]
+            right.append(sum(int(task.verify(problem, row)) for row in rows))
+            output_tokens.append(sum(len(row) for row in rows))
+        truncated += drawn.truncated.reshape(len(chunk), samples).sum(axis=1).tolist()
     return EvaluationScores(right=right, output_tokens=output_tokens, truncated=truncated)
 
 
 def accuracy(scores: EvaluationScores) -> float:
-    """Share of problems that are right, one sample each."""
+    """Share of problems that are right, of one sample each."""
     return sum(scores.right) / len(scores.right)

@@ -198,8 +198,10 @@ def _batches(task: ChainTask, settings: WarmStartSettings) -> Iterator[Batch]:
             yield ([prompt for prompt, _ in rows], [np.array(response, dtype=np.int64) for _, response in rows])
 
 
-def _noise(seed: int, stream: Stream, step: int, length: int, problems: Sequence[int]) -> NDArray[np.float32]:
-    return rollout_uniforms(seed, stream, step, problems, 1, length)
+def _noise(
+    seed: int, stream: Stream, step: int, length: int, problems: Sequence[int], samples: int
+) -> NDArray[np.float32]:
+    return rollout_uniforms(seed, stream, step, problems, samples, length)
 
 
 def _summary(

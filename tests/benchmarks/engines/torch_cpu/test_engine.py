@@ -147,14 +147,22 @@ def test_without_a_signal_the_policy_stays_as_it_was(make: MakeEngine) -> None:
     assert weights(engine) == before
 
 
-def test_evaluation_is_one_sample_per_problem_and_the_same_at_every_step(make: MakeEngine) -> None:
+def test_evaluation_is_the_same_at_every_step(make: MakeEngine) -> None:
     engine = make()
-    scores = engine.evaluate(130)
+    scores = engine.evaluate(130, samples=1)
     assert len(scores.right) == len(scores.output_tokens) == len(scores.truncated) == 130
     engine.generate(engine.draw(0, 2, 0.0), 2, 1)
-    assert engine.evaluate(130) == scores
-    assert engine.evaluate(16).output_tokens == scores.output_tokens[:16]
-    assert make(seed=1).evaluate(130) != scores
+    assert engine.evaluate(130, samples=1) == scores
+    assert engine.evaluate(16, samples=1).output_tokens == scores.output_tokens[:16]
+    assert make(seed=1).evaluate(130, samples=1) != scores
+
+
+def test_several_samples_of_a_problem_add_up(make: MakeEngine) -> None:
+    engine = make()
+    one, four = engine.evaluate(40, samples=1), engine.evaluate(40, samples=4)
+    assert len(four.right) == len(four.truncated) == 40
+    assert all(few < many for few, many in zip(one.output_tokens, four.output_tokens, strict=True))
+    assert sum(four.output_tokens) / 4 == pytest.approx(sum(one.output_tokens), rel=0.2)
 
 
 @pytest.mark.parametrize("steps_before", range(3))

@@ -1,0 +1,270 @@
+"""Every job and every check of this project, one session each; `nox -l` explains them.
+
+One decision is made here, before any install, and printed: which environment and profile a machine gets.
+Sessions that need the heavy `cpu` environment share one folder, installed once and again only when
+`pyproject.toml` or its pins change. The project itself is installed in place, so it is never stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["lint", "types", "tests"]
+
+ROOT = Path(__file__).resolve().parent
+RUNS = ROOT / "runs"
+PYTHON = "3.11"
+PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+GPU_PROFILES = ("gpu-1", "gpu-8")
+GPU_REFUSAL = (
+    "the GPU profile is not part of this version yet; "
+    "nox -s reproduce -- --profile cpu runs the CPU profile on this machine"
+)
+RESOLVES = {"cpu": "cpu", "eval": "cpu", "report": "cpu", "verl": "verl-cpu"}
+"""Extra -> its constraints file. Not verl-gpu, which takes several GB: tests/test_constraints.py compares its pins."""
+
+
+class Environment(NamedTuple):
+    """What is installed beside the pins of `constraints/<name>.txt`."""
+
+    extras: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+ENVIRONMENTS = {"cpu": Environment(extras=("cpu", "eval", "report"), groups=("tests", "types"))}
+
+
+class Choice(NamedTuple):
+    """What a machine gets."""
+
+    environment: str
+    profile: str
+    reason: str
+
+
+def choose(gpus: int, profile: str | None = None) -> Choice:
+    """The one decision: environment and profile, from the GPUs that answer or the profile that was asked for."""
+    reason = f"{gpus} NVIDIA GPUs answer" if gpus else "no NVIDIA driver answers"
+    if profile is None:
+        profile = "gpu-8" if gpus >= 8 else "gpu-1" if gpus else "cpu"
+    else:
+        reason = "asked for by --profile"
+    return Choice("verl-gpu" if profile in GPU_PROFILES else "cpu", profile, reason)
+
+
+def count_gpus() -> int:
+    """GPUs that an NVIDIA driver lists; 0 when there is none or it does not answer."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return 0 if listed.returncode else sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def take_option(posargs: Sequence[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of `option` in `posargs` (None without it), and the other arguments."""
+    parser = argparse.ArgumentParser(prog="nox --", add_help=False, allow_abbrev=False)
+    parser.add_argument(option, dest="value")
+    known, others = parser.parse_known_args(posargs)
+    return known.value, others
+
+
+def mlflow_variables(environ: Mapping[str, str], *, keep_tracking: bool) -> dict[str, str | None]:
+    """The MLFLOW_* variables of the caller's shell that a session must not inherit, each as None.
+
+    A leaked MLFLOW_RUN_ID would write into somebody's run. With `keep_tracking` the store that the user chose,
+    MLFLOW_TRACKING_*, is left in place.
+    """
+    names = (name for name in environ if name.startswith("MLFLOW_"))
+    return {name: None for name in names if not (keep_tracking and name.startswith("MLFLOW_TRACKING_"))}
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a SQLite address; None for any other address."""
+    prefix = "sqlite:///"
+    return Path(uri.removeprefix(prefix)) if uri.startswith(prefix) else None
+
+
+def normal(name: str) -> str:
+    """A distribution's name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def unpinned(report: Mapping[str, Any], constraints: str) -> list[str]:
+    """Distributions that pip's install report resolved and the constraints file does not pin, the project apart."""
+    pinned = {normal(line.split("==")[0]) for line in constraints.splitlines() if "==" in line}
+    resolved = (normal(row["metadata"]["name"]) for row in report["install"])
+    return sorted({name for name in resolved if name != PROJECT["project"]["name"]} - pinned)
+
+
+def interpreter() -> str:
+    """A Python of the version that this project runs on."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
+        return sys.executable
+    found = shutil.which(f"python{PYTHON}")
+    if found is None:
+        raise LookupError(
+            f"python must be {PYTHON}, got {sys.version.split()[0]}; put python{PYTHON} on PATH or run nox with it"
+        )
+    return found
+
+
+def requirements(*groups: str) -> list[str]:
+    """The dependency groups of pyproject.toml, as arguments of pip."""
+    return list(nox.project.dependency_groups(PROJECT, *groups))
+
+
+def constraints_file(environment: str) -> Path:
+    """The pins of an environment."""
+    return ROOT / "constraints" / f"{environment}.txt"
+
+
+def environment_python(session: nox.Session, name: str) -> str:
+    """The interpreter of a shared environment, which is installed first where it is missing or outdated."""
+    folder = ROOT / ".nox" / f"env-{name}"
+    python, stamp, pins = folder / "bin" / "python", folder / "installed-from", constraints_file(name)
+    environment = ENVIRONMENTS[name]
+    inputs = (repr(environment).encode(), pins.read_bytes(), (ROOT / "pyproject.toml").read_bytes())
+    wanted = hashlib.sha256(b"".join(inputs)).hexdigest()
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return str(python)
+    try:
+        base = interpreter()
+    except LookupError as error:
+        session.error(str(error))
+    session.log(f"installing the {name} environment: once, then again only when pyproject.toml or its pins change")
+    session.run_install(base, "-m", "venv", "--clear", str(folder), external=True)
+    pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(pins))
+    project = f".[{','.join(environment.extras)}]"
+    session.run_install(*pip, *requirements(*environment.groups), "--editable", project, external=True)
+    stamp.write_text(wanted)
+    return str(python)
+
+
+def run_cpu(session: nox.Session, *arguments: str, keep_tracking: bool = False, patient: bool = False) -> None:
+    """Run a Python command in the cpu environment.
+
+    Args:
+        session: the session that asks.
+        arguments: what follows `python`.
+        keep_tracking: whether the user's MLFLOW_TRACKING_* reach it.
+        patient: on Ctrl-C wait until the command has closed its runs; nox would end it after half a second.
+    """
+    python = environment_python(session, "cpu")
+    env = mlflow_variables(os.environ, keep_tracking=keep_tracking)
+    grace = None if patient else 5.0
+    session.run(python, *arguments, env=env, external=True, interrupt_timeout=grace)
+
+
+def reproduction(session: nox.Session, profile: str, arguments: Sequence[str]) -> None:
+    """`python -m benchmarks reproduce` of a profile on the CPU."""
+    command = ("-m", "benchmarks", "reproduce", "--profile", profile, *arguments)
+    run_cpu(session, *command, keep_tracking=True, patient=True)
+
+
+@nox.session(python=PYTHON)
+def lint(session: nox.Session) -> None:
+    """Style, formatting and the import contract (ruff, import-linter)."""
+    session.install("--quiet", "--constraint", str(constraints_file("cpu")), *requirements("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+@nox.session(venv_backend="none")
+def types(session: nox.Session) -> None:
+    """Strict types over everything, the tests and this file included (mypy)."""
+    run_cpu(session, "-m", "mypy", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """The fast tests; `-- -m slow` runs the slow ones, `-- -k NAME` picks by name."""
+    run_cpu(session, "-m", "pytest", "-m", "not slow", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def smoke(session: nox.Session) -> None:
+    """The path of `reproduce` at a size for CI: six runs of a few steps on the CPU, logged and summarised."""
+    reproduction(session, "smoke", session.posargs)
+
+
+@nox.session(venv_backend="none")
+def reproduce(session: nox.Session) -> None:
+    """The main job: every arm, task and seed of this machine's profile; `-- --profile NAME` picks another profile."""
+    asked, others = take_option(session.posargs, "--profile")
+    choice = choose(count_gpus(), asked)
+    session.log(f"environment {choice.environment}, profile {choice.profile} ({choice.reason})")
+    if choice.environment != "cpu":
+        session.error(GPU_REFUSAL)
+    reproduction(session, choice.profile, others)
+
+
+@nox.session(venv_backend="none")
+def report(session: nox.Session) -> None:
+    """Build reports/RESULTS.md again from the records under runs/; nothing is trained."""
+    run_cpu(session, "-m", "benchmarks", "report", *session.posargs, keep_tracking=True)
+
+
+@nox.session(venv_backend="none")
+def bench(session: nox.Session) -> None:
+    """Speed, side by side: sampler, controller, losses (pytest-benchmark); JSON is kept under runs/.benchmarks."""
+    # An absolute folder: pytest-benchmark's own default depends on where it was started.
+    storage = f"--benchmark-storage=file://{RUNS / '.benchmarks'}"
+    run_cpu(session, "-m", "pytest", "benchmarks/performance", storage, "--benchmark-autosave", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def ui(session: nox.Session) -> None:
+    """Open MLflow on what was logged, for this machine alone (127.0.0.1); `-- --port N` picks the port."""
+    store = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{RUNS / 'mlflow.db'}"
+    if store.startswith(("http://", "https://")):
+        session.log(f"MLFLOW_TRACKING_URI is a server already: open {store} in a browser")
+        return
+    database = sqlite_file(store)
+    if database is not None and not database.is_file():
+        session.error(f"nothing was logged yet: there is no {database}; run nox -s smoke or nox -s reproduce first")
+    port, others = take_option(session.posargs, "--port")
+    port = port or "5000"
+    session.log(f"MLflow on {store}: open http://127.0.0.1:{port} in a browser; Ctrl-C ends it")
+    server = ("-m", "mlflow", "server", "--workers", "1", "--backend-store-uri", store, "--port", port)
+    # Last, so that no argument opens it to other machines.
+    run_cpu(session, *server, *others, "--host", "127.0.0.1")
+
+
+@nox.session(python=PYTHON)
+def resolve(session: nox.Session) -> None:
+    """Each extra resolves with its own constraints file, and every package that it brings is pinned there."""
+    failed = [extra for extra, environment in RESOLVES.items() if not resolves(session, extra, environment)]
+    if failed:
+        session.error(f"extras must resolve to pinned packages alone, got {', '.join(failed)}; see the lines above")
+
+
+def resolves(session: nox.Session, extra: str, environment: str) -> bool:
+    """Whether pip, from nothing, resolves the extra with the environment's pins to pinned packages alone."""
+    pins = constraints_file(environment)
+    answer = Path(session.create_tmp()) / f"{extra}.json"
+    answer.unlink(missing_ok=True)
+    pip = ("python", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(answer))
+    session.run(*pip, "--constraint", str(pins), f".[{extra}]", success_codes=range(256))
+    if not answer.exists():
+        return False
+    missing = unpinned(json.loads(answer.read_text()), pins.read_text())
+    session.log(f"{extra}: resolved; packages that {pins.name} does not pin: {', '.join(missing) or 'none'}")
+    return not missing
