@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from benchmarks.cli import main
-from reports import build
+from benchmarks.commands import Reports
+from reports import build, sensitivity
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], build=build))
+    sys.exit(main(sys.argv[1:], reports=Reports(build=build, sensitivity=sensitivity)))

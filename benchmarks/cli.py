@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.commands import Parts, ReportBuilder, list_tables, report, reproduce, run
+from benchmarks.commands import Parts, Reports, list_tables, report, reproduce, run, sweep
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.provenance import usable_cores
 from benchmarks.reproduction import BAD_INPUT
@@ -25,6 +26,8 @@ EXAMPLES = """examples:
 Ctrl-C ends the runs after the step in progress; the same command then goes on with what has not finished.
 Exit code: 0 all runs finished, 1 some did not, 2 bad input (nothing was started), 130 stopped by Ctrl-C.
 """
+BROKEN_PIPE = 141
+"""Exit code of a command whose reader has gone: 128 + SIGPIPE, as the shell's own tools."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,12 +38,12 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
-def main(argv: Sequence[str], *, build: ReportBuilder, engines: Mapping[str, EngineFactory] = ENGINES) -> int:
+def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineFactory] = ENGINES) -> int:
     """Run a command line.
 
     Args:
         argv: the arguments.
-        build: builds the report.
+        reports: builds reports.
         engines: the table of engines.
 
     Returns:
@@ -48,10 +51,13 @@ def main(argv: Sequence[str], *, build: ReportBuilder, engines: Mapping[str, Eng
     """
     try:
         arguments = parser().parse_args(argv)
-        code: int = arguments.command(arguments, Parts(engines, build))
+        code: int = arguments.command(arguments, Parts(engines, reports))
     except SagcError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     return code
 
 
@@ -70,6 +76,7 @@ def parser() -> Parser:
     _add_run(commands)
     _add_reproduce(commands)
     _add_report(commands)
+    _add_sweep(commands)
     return root
 
 
@@ -129,6 +136,18 @@ def _add_report(commands: Any) -> None:
     command = _add(commands, "report", report, "build the report again from the records; nothing is trained")
     _add_profile(command)
     command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+
+
+def _add_sweep(commands: Any) -> None:
+    summary = "what each controller setting does, replayed on recorded rollout lengths; nothing is trained"
+    command = _add(commands, "sweep", sweep, summary)
+    _add_profile(command)
+    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--task", default="steady", help="whose runs are replayed (default: %(default)s)")
+    command.add_argument("--algorithm", default="grpo", help="whose runs are replayed (default: %(default)s)")
+    command.add_argument(
+        "--arm", default="static_32", help="its groups must hold the largest candidate (default: %(default)s)"
+    )
 
 
 def _add_profile(command: Parser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,11 +14,14 @@ from baselines.arms import ARMS
 from benchmarks.engines import EngineFactory
 from benchmarks.progress import plan_lines
 from benchmarks.provenance import ROOT
-from benchmarks.reproduction import STOPPED, Carried, asked_before, carry_out, run_folders
+from benchmarks.reproduction import STOPPED, Carried, asked_before, carry_out, run_folders, show_report
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.settings import SECTIONS, Overrides, check_names, make_spec
 from benchmarks.spec import RunSpec
+from benchmarks.store import read_run
 from benchmarks.suite import Plan, Profile, load_profile, plan, profile_names, single_run_plan
+from benchmarks.sweep import SweepRow
+from benchmarks.sweep import sweep as replay
 from benchmarks.tasks import ALL_TASKS
 from sagc.checks import whole
 from sagc.errors import ConfigError
@@ -46,12 +49,21 @@ class ReportBuilder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What the composition root knows of reports."""
+
+    build: ReportBuilder
+    sensitivity: Callable[[Sequence[SweepRow]], str]
+    """The rows of a sweep as a page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the composition root plugs in."""
+    """What a command works with."""
 
     engines: Mapping[str, EngineFactory]
-    build: ReportBuilder
+    reports: Reports
 
 
 def list_tables(arguments: argparse.Namespace, parts: Parts) -> int:
@@ -134,7 +146,7 @@ def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
         folder=folder,
         engines=parts.engines,
         jobs=jobs,
-        suite=f"sagc-{profile.name}",
+        suite=_suite(profile),
         profile=profile.name,
         asked=asked,
     )
@@ -155,8 +167,39 @@ def report(arguments: argparse.Namespace, parts: Parts) -> int:
 
 def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts) -> None:
     out = ROOT / profile.report if profile.report else folder.reproduction(profile.name)
-    built = parts.build(run_folders(folder, profile.name), out, [run.spec for run in planned.runs])
+    built = parts.reports.build(run_folders(folder, profile.name), out, [run.spec for run in planned.runs])
     print(f"\n{built.headline}\n\nreport: {built.files[0]}")
+    if problem := show_report(folder, profile.name, suite=_suite(profile), files=built.files, headline=built.headline):
+        print(f"note: {problem}")
+
+
+def sweep(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Replay recorded rollout lengths under changed controller settings."""
+    profile = load_profile(arguments.profile, parts.engines)
+    folder = RunsFolder(arguments.runs.resolve())
+    runs = [read_run(path) for path in run_folders(folder, profile.name)]
+    chosen = [
+        run
+        for run in runs
+        if all(run.config["spec"][key] == getattr(arguments, key) for key in ("task", "algorithm", "arm"))
+        and run.outcome is not None
+        and run.outcome.status == "finished"
+    ]
+    if not chosen:
+        raise ConfigError(
+            f"sweep needs a finished run of {arguments.task}/{arguments.algorithm}/{arguments.arm}, got none in "
+            f"{str(folder.path)!r}; reproduce it first, or choose others with --task, --algorithm and --arm"
+        )
+    page = parts.reports.sensitivity(replay(chosen))
+    out = folder.reproduction(profile.name) / "SENSITIVITY.md"
+    out.write_text(page, encoding="utf-8")
+    print(f"{page}\nfrom {len(chosen)} runs; written to {out}")
+    return 0
+
+
+def _suite(profile: Profile) -> str:
+    """The MLflow experiment of a profile's reproductions."""
+    return f"sagc-{profile.name}"
 
 
 def _say_how_to_go_on(carried: Carried) -> None:

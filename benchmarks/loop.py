@@ -217,9 +217,7 @@ class _Run:
             "decision": asdict(self.decision),
             "policy": self.policy.to_json(self.state),
         }
-        write_checkpoint(
-            self.checkpoints, Checkpoint(step=self.totals.step, arrays=self.engine.state(), state=state)
-        )
+        write_checkpoint(self.checkpoints, Checkpoint(step=self.totals.step, arrays=self.engine.state(), state=state))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmarks.runner import Run
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.shown import FILES, read_values, run_params, run_tags
 from benchmarks.store import CONFIG, OUTCOME, read_json, read_outcome, write_json
-from benchmarks.tracking import Tracker, mlflow_status
+from benchmarks.tracking import DESCRIPTION, Tracker, mlflow_status
 
 PERIOD_S = 2.0
 """How often new records are sent."""
@@ -65,6 +65,26 @@ class Delivery:
     """Metric key -> numbers that MLflow cannot hold (NaN, infinite, or an illegal key)."""
 
 
+def read_cursor(tracker: Tracker, folder: RunsFolder, name: str) -> Cursor:
+    """The cursor of a run; a new one if there is none, or only one for another store."""
+    path = folder.cursor(name)
+    cursor = Cursor(**read_json(path)) if path.exists() else Cursor(tracker.store)
+    return cursor if cursor.store == tracker.store else Cursor(tracker.store)
+
+
+def attach_report(tracker: Tracker, folder: RunsFolder, parent: str, files: Sequence[Path], headline: str) -> None:
+    """Attach a report to the parent run, with the verdicts as its description; raises whatever MLflow does.
+
+    Degenerate cases: a reproduction that this store has never seen gets nothing.
+    """
+    cursor = read_cursor(tracker, folder, parent)
+    if cursor.mlflow_run is None:
+        return
+    for file in files:
+        tracker.artifact(cursor.mlflow_run, file)
+    tracker.tag(cursor.mlflow_run, {DESCRIPTION: headline})
+
+
 class Mirror:
     """Follows runs in a thread of its own.
 
@@ -93,14 +113,14 @@ class Mirror:
     def started(self, run: Run) -> None:
         """Follow a run that begins a fresh folder; an MLflow run of an earlier start is closed as killed."""
         assert run.folder is not None
-        old = self._read_cursor(run.folder.name)
+        old = read_cursor(self._tracker, self._folder, run.folder.name)
         left_open = old.mlflow_run if not old.closed else None
         self._add(_Followed(run.folder, Cursor(self._tracker.store), superseded=left_open))
 
     def ended(self, run: Run) -> None:
         """Deliver what an earlier command could not; a run that this one started is followed already."""
         if run.folder is not None and run.state in get_args(Status) and run.folder.name not in self._followed:
-            self._add(_Followed(run.folder, self._read_cursor(run.folder.name)))
+            self._add(_Followed(run.folder, read_cursor(self._tracker, self._folder, run.folder.name)))
 
     def close(self, status: Status, give_up: Callable[[], bool]) -> Delivery:
         """Deliver the rest and end the parent run.
@@ -121,19 +141,13 @@ class Mirror:
 
     def _open_parent(self, name: str) -> str:
         """The parent run that an earlier command left, or a new one."""
-        cursor = self._read_cursor(name)
+        cursor = read_cursor(self._tracker, self._folder, name)
         if cursor.mlflow_run is not None and self._tracker.exists(cursor.mlflow_run):
             self._tracker.reopen(cursor.mlflow_run)
         else:
             cursor.mlflow_run = self._tracker.open_run(name, {"sagc.kind": "reproduction"}, {}, None)
             write_json(self._folder.cursor(name), asdict(cursor))
         return cursor.mlflow_run
-
-    def _read_cursor(self, name: str) -> Cursor:
-        """The cursor of a run; a new one if there is none, or only one for another store."""
-        path = self._folder.cursor(name)
-        cursor = Cursor(**read_json(path)) if path.exists() else Cursor(self._tracker.store)
-        return cursor if cursor.store == self._tracker.store else Cursor(self._tracker.store)
 
     def _add(self, item: _Followed) -> None:
         with self._lock:

@@ -125,6 +125,24 @@ def carry_out(
     return Carried(runs=runner.runs, exit_code=exit_code, tracking=tracker.uri)
 
 
+def show_report(folder: RunsFolder, profile: str, *, suite: str, files: Sequence[Path], headline: str) -> str | None:
+    """Attach a report to the reproduction's parent run in MLflow.
+
+    Returns:
+        None, or what MLflow said against it: a report is never lost to a store that is away.
+    """
+    from benchmarks import mirror, tracking
+
+    try:
+        tracking.drop_ignored(os.environ)
+        mirror.attach_report(
+            tracking.connect(folder, suite), folder, folder.reproduction(profile).name, files, headline
+        )
+    except Exception as error:  # whatever MLflow raises, the report itself is written
+        return f"MLflow did not take the report ({str(error).splitlines()[0][:200]}); `report` tries again"
+    return None
+
+
 def delivery_lines(delivery: Any) -> list[str]:
     """What the user should know about MLflow; nothing if all went well."""
     lines = []

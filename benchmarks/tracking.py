@@ -33,6 +33,8 @@ IGNORED = (
     "MLFLOW_ENABLE_ASYNC_LOGGING",
 )
 """Variables that would send the records somewhere else, or lose them when a process is killed."""
+DESCRIPTION = "mlflow.note.content"
+"""The tag that MLflow shows as a run's description, in Markdown."""
 PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
 """A server answers within 10 s or is asked again later [ours]; MLflow would block for minutes."""
 _STATUS: dict[Status, str] = {

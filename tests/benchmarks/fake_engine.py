@@ -57,9 +57,9 @@ class FakeSteps:
     def train(self, batch: TrainBatch, algorithm: AlgorithmSpec, step: int) -> TrainStats:
         return TrainStats(optimizer_steps=1, loss=0.5, grad_norm=1.0, clip_frac=0.0, ratio_deviation_max=0.0)
 
-    def evaluate(self, problems: int) -> EvaluationScores:
-        right = [problem % 2 for problem in range(problems)]
-        return EvaluationScores(right=right, output_tokens=[20] * problems, truncated=[0] * problems)
+    def evaluate(self, problems: int, samples: int) -> EvaluationScores:
+        right = [samples * (problem % 2) for problem in range(problems)]
+        return EvaluationScores(right=right, output_tokens=[20 * samples] * problems, truncated=[0] * problems)
 
     def save_model(self, folder: Path) -> None:
         folder.mkdir()

@@ -17,7 +17,9 @@ def refuse(path: Path) -> None:
 
 def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(
-        step=step, arrays={"w": np.full((2, 3), step, np.float32), "count": np.array(step)}, state={"step": step, "policy": {"price": 0.1}}
+        step=step,
+        arrays={"w": np.full((2, 3), step, np.float32), "count": np.array(step)},
+        state={"step": step, "policy": {"price": 0.1}},
     )
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cli import main
+from benchmarks.commands import Reports
 from benchmarks.commands import settings
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import STEPS, read_json, read_outcome, read_run
-from benchmarks.tracking import connect
-from reports import build
+from benchmarks.tracking import DESCRIPTION, connect
+from reports import build, sensitivity
 from tests.benchmarks.fake_engine import FAKES
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def profile(tmp_path: Path) -> Callable[[str], str]:
 
 
 def command(*arguments: str) -> int:
-    return main(arguments, build=build, engines=FAKES)
+    return main(arguments, reports=Reports(build=build, sensitivity=sensitivity), engines=FAKES)
 
 
 @pytest.fixture
@@ -120,6 +121,47 @@ def test_a_reproduction_runs_everything_builds_its_report_and_repeats_nothing(
     before = report.read_text()
     assert command("report", "--profile", profile("fake"), "--runs", str(runs_folder.path)) == 0
     assert report.read_text() == before
+
+
+def test_the_parent_run_in_mlflow_holds_the_report_and_its_verdicts(
+    runs_folder: RunsFolder, profile: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("reproduce", "--profile", profile("fake"), "--runs", str(runs_folder.path)) == 0
+    tracker = connect(runs_folder, "sagc-test")
+    (parent,) = tracker.client.search_runs([tracker.experiment_id], "tags.`sagc.kind` = 'reproduction'")
+    attached = {item.path for item in tracker.client.list_artifacts(parent.info.run_id)}
+    assert {"RESULTS.md", "claims.json"} <= attached
+    assert parent.data.tags[DESCRIPTION] in capsys.readouterr().out
+
+
+def test_a_report_is_built_though_the_store_is_gone(
+    runs_folder: RunsFolder,
+    profile: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert command("reproduce", "--profile", profile("fake"), "--runs", str(runs_folder.path)) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    assert command("report", "--profile", profile("fake"), "--runs", str(runs_folder.path)) == 0
+    shown = capsys.readouterr().out
+    assert "report: " in shown
+    assert "MLflow did not take the report" in shown
+
+
+def test_sweep_replays_recorded_lengths(
+    runs_folder: RunsFolder, profile: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--profile", profile("fake"), "--runs", str(runs_folder.path))
+    assert command("reproduce", *where, "--arms", "static_32") == 0
+    capsys.readouterr()
+    assert command("sweep", *where) == 0
+    shown = capsys.readouterr().out
+    assert "as recorded" in shown
+    assert "dual_step_size = 0.05" in shown
+    assert (runs_folder.reproduction("test") / "SENSITIVITY.md").read_text() in shown
+    assert command("sweep", *where, "--algorithm", "dapo") == 2
+    assert "got none" in capsys.readouterr().err
 
 
 def test_a_single_run_says_where_it_writes_and_how_to_look_at_it(

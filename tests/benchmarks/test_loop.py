@@ -79,7 +79,9 @@ class LengthEngine:
         )
 
     def evaluate(self, problems: int, samples: int) -> EvaluationScores:
-        return EvaluationScores(right=[samples] * problems, output_tokens=[20 * samples] * problems, truncated=[0] * problems)
+        return EvaluationScores(
+            right=[samples] * problems, output_tokens=[20 * samples] * problems, truncated=[0] * problems
+        )
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {"updates": np.array(len(self.batches))}

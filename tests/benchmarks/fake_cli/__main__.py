@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 
 from benchmarks.cli import main
-from reports import build
+from benchmarks.commands import Reports
+from reports import build, sensitivity
 from tests.benchmarks.fake_engine import FAKES
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], build=build, engines=FAKES))
+    sys.exit(main(sys.argv[1:], reports=Reports(build=build, sensitivity=sensitivity), engines=FAKES))
