@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.cli import main
 from benchmarks.commands import Reports
-from reports import build, sensitivity
+from reports import build, keep, sensitivity
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], reports=Reports(build=build, sensitivity=sensitivity)))
+    sys.exit(main(sys.argv[1:], reports=Reports(build=build, keep=keep, sensitivity=sensitivity)))

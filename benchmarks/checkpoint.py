@@ -19,11 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
+from sagc.errors import SagcError
+
+FOLDER = "checkpoints"
+"""Where they stand in a run's folder; gone once the run has finished."""
 KEPT = 2
 """Whole checkpoints that stay: the newest, and the one before it in case the newest is damaged."""
 _STATE = "state"
+
+
+class CheckpointError(SagcError, ValueError):
+    """A checkpoint that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Checkpoint | None:
+def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Path | None:
     """The newest whole checkpoint in `folder`; None if there is none.
 
     Args:
@@ -67,22 +75,32 @@ def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Checkpoi
         damaged: told of every file that is passed over because its content does not match its name.
     """
     for path in _files(folder):
-        data = path.read_bytes()
-        step, digest = path.name.split(".")[:2]
-        if _digest(data) != digest:
-            damaged(path)
-            continue
-        try:
-            return Checkpoint(step=int(step), arrays=load(data), state=_state(path))
-        except (SafetensorError, ValueError, KeyError, TypeError):  # a foreign file under a matching name
-            damaged(path)
+        if _digest(path.read_bytes()) == path.name.split(".")[1]:
+            return path
+        damaged(path)
     return None
 
 
-def _state(path: Path) -> dict[str, Any]:
-    with safe_open(path, framework="numpy") as file:
-        state: dict[str, Any] = json.loads(file.metadata()[_STATE])
-    return state
+def checkpoint_step(path: Path) -> int:
+    """Training steps that a checkpoint's run had done, from its name."""
+    return int(path.name.split(".")[0])
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """What `write_checkpoint` wrote.
+
+    Raises:
+        CheckpointError: if the file holds something else.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            state = json.loads(file.metadata()[_STATE])
+            arrays = {name: file.get_tensor(name) for name in file.offset_keys()}
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"checkpoint must be one that a run wrote, got {str(path)!r} ({error}); delete it to use the one before it"
+        ) from error
+    return Checkpoint(step=checkpoint_step(path), arrays=arrays, state=state)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.commands import Parts, Reports, list_tables, report, reproduce, run, sweep
+from benchmarks.commands import Parts, Reports, archive, list_tables, report, reproduce, run, sweep
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.provenance import usable_cores
 from benchmarks.reproduction import BAD_INPUT
@@ -77,6 +77,7 @@ def parser() -> Parser:
     _add_reproduce(commands)
     _add_report(commands)
     _add_sweep(commands)
+    _add_archive(commands)
     return root
 
 
@@ -148,6 +149,14 @@ def _add_sweep(commands: Any) -> None:
     command.add_argument(
         "--arm", default="static_32", help="its groups must hold the largest candidate (default: %(default)s)"
     )
+
+
+def _add_archive(commands: Any) -> None:
+    command = _add(commands, "archive", archive, "keep a finished reproduction: report, packed records and digests")
+    _add_profile(command)
+    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to keep it")
+    command.add_argument("--readme", type=Path, metavar="FILE", help="put the results between its markers")
 
 
 def _add_profile(command: Parser) -> None:

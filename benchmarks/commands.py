@@ -54,6 +54,8 @@ class Reports:
     """What the composition root knows of reports."""
 
     build: ReportBuilder
+    keep: Callable[[Sequence[Path], Path, Sequence[RunSpec], Path | None], BuiltReport]
+    """Packs records and report into a folder; `reports.keep` is one."""
     sensitivity: Callable[[Sequence[SweepRow]], str]
     """The rows of a sweep as a page."""
 
@@ -171,6 +173,17 @@ def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Pa
     print(f"\n{built.headline}\n\nreport: {built.files[0]}")
     if problem := show_report(folder, profile.name, suite=_suite(profile), files=built.files, headline=built.headline):
         print(f"note: {problem}")
+
+
+def archive(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Keep a reproduction: its report beside its packed records."""
+    profile = load_profile(arguments.profile, parts.engines)
+    folder = RunsFolder(arguments.runs.resolve())
+    planned = plan(profile, engines=parts.engines, **asked_before(folder, profile.name))
+    runs = run_folders(folder, profile.name)
+    kept = parts.reports.keep(runs, arguments.out, [run.spec for run in planned.runs], arguments.readme)
+    print("\n".join(str(file) for file in kept.files))
+    return 0
 
 
 def sweep(arguments: argparse.Namespace, parts: Parts) -> int:

@@ -30,6 +30,18 @@ def modelled_seconds(decode_steps: float, row_steps: float, trained_tokens: floa
     return float(milliseconds / 1e3)
 
 
+def expected_cpu_seconds(engine: str, rollouts: float, responses: float) -> float | None:
+    """A guess of the process CPU-seconds of a run before it runs; None for an engine that was never measured.
+
+    Args:
+        engine: name of the engine.
+        rollouts: that it will train on.
+        responses: sampled in its evaluations.
+    """
+    cost = _constants()["expected"].get(engine)
+    return None if cost is None else float(cost["rollout_ms"] * rollouts + cost["response_ms"] * responses) / 1e3
+
+
 @cache
 def _constants() -> dict[str, Any]:
     with COSTS.open("rb") as file:

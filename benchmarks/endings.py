@@ -18,21 +18,31 @@ def finished_before(folder: Path, config: dict[str, Any]) -> bool:
     """Whether `folder` holds a finished run with this configuration.
 
     Raises:
-        ConfigError: if it holds a finished run of another one: the code has changed what the run's name stands for.
+        ConfigError: if it holds a run of another one: the code has changed what the run's name stands for.
         RecordError: if it cannot be read.
     """
-    outcome = read_outcome(folder)
-    if outcome is None or outcome.status != "finished":
+    if not (folder / CONFIG).exists():  # nothing there, or killed before it had begun
         return False
-    found = read_json(folder / CONFIG)
     # the spec is in the folder's name, as a hash; the rows that it names are not
-    changed = [key for key in ("task", "algorithm", "config_hash") if found.get(key) != config[key]]
+    changed = differences(read_json(folder / CONFIG), config)
     if changed:
         raise ConfigError(
-            f"run folder must hold the run that its name says, got {str(folder)!r} with another "
-            f"{' and '.join(changed)}; delete it, or choose another folder with --runs"
+            f"run folder must hold the run that its name says, got {str(folder)!r} with {', '.join(changed[:4])}; "
+            "delete it, or choose another folder with --runs"
         )
-    return True
+    outcome = read_outcome(folder)
+    return outcome is not None and outcome.status == "finished"
+
+
+def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
+    """``key found (now wanted)`` for every setting that differs between two configurations."""
+    if not (isinstance(found, dict) and isinstance(wanted, dict)):
+        return [] if found == wanted else [f"{name} {found!r} (now {wanted!r})"]
+    return [
+        line
+        for key in sorted(found.keys() | wanted.keys())
+        for line in differences(found.get(key), wanted.get(key), f"{name}.{key}" if name else key)
+    ]
 
 
 def ending(exit_code: int, last_words: str, stopped: bool) -> tuple[Status, str]:

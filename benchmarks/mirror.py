@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -36,9 +36,9 @@ class Cursor:
     """See `Tracker.store`."""
     mlflow_run: str | None = None
     sent: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FILES, 0))
-    """Bytes of each file."""
+    """Lines of each file: a run that went back to a checkpoint writes the same ones again, and they are not resent."""
     sending: dict[str, int] | None = None
-    """Up to which byte the present batch goes: after a failure exactly that batch is sent again,"""
+    """Up to which line the present batch goes: after a failure exactly that batch is sent again,"""
     timestamp_ms: int = 0
     """with its old time, so that what did arrive is stored once."""
     config_sent: bool = False
@@ -51,6 +51,8 @@ class _Followed:
     cursor: Cursor
     superseded: str | None = None
     """MLflow run of an earlier start that never said how it ended."""
+    reopened: bool = False
+    """It was closed as killed, and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,12 @@ class Mirror:
         """See `Observer.ticked`; the thread has its own clock."""
 
     def started(self, run: Run) -> None:
-        """Follow a run that begins a fresh folder; an MLflow run of an earlier start is closed as killed."""
+        """Follow a run that begins; one that goes on keeps its MLflow run, one begun anew has its old one closed."""
         assert run.folder is not None
         old = read_cursor(self._tracker, self._folder, run.folder.name)
+        if run.resumed_at is not None:
+            self._add(_Followed(run.folder, replace(old, closed=False), reopened=old.closed))
+            return
         left_open = old.mlflow_run if not old.closed else None
         self._add(_Followed(run.folder, Cursor(self._tracker.store), superseded=left_open))
 
@@ -178,6 +183,9 @@ class Mirror:
             self._tracker.tag(item.superseded, {"sagc.outcome": "killed"})
             self._tracker.close(item.superseded, mlflow_status("killed"))
         item.superseded = None
+        if item.reopened and item.cursor.mlflow_run is not None:
+            self._tracker.reopen(item.cursor.mlflow_run)
+        item.reopened = False
         outcome = read_outcome(item.folder)  # before the records: with it there, they are complete
         cursor = item.cursor
         if cursor.mlflow_run is None:

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from benchmarks.record import StepRecord
 from benchmarks.runner import Run
-from benchmarks.settings import expected_rollouts
+from benchmarks.settings import expected_rollouts, expected_seconds
 from benchmarks.store import STEPS, Tail
 from benchmarks.suite import PlannedRun
 
@@ -160,12 +160,21 @@ def time_left(elapsed_s: float, done: float, ahead: float) -> str:
 
 
 def plan_lines(runs: Sequence[PlannedRun]) -> list[str]:
-    """A table of planned runs with the rollouts that each is expected to take."""
-    expected = {run.name: expected_rollouts(run.spec) for run in runs}
-    rows = [*expected.items(), ("all", sum(expected.values()))]
+    """A table of planned runs with the rollouts and CPU-seconds that each is expected to take."""
+    expected = {run.name: (expected_rollouts(run.spec), expected_seconds(run.spec)) for run in runs}
+    known = [seconds for _, seconds in expected.values() if seconds is not None]
+    total = sum(known) if len(known) == len(expected) else None
+    rows = [*expected.items(), ("all", (sum(rollouts for rollouts, _ in expected.values()), total))]
     width = max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}  {rollouts:>9,}" for name, rollouts in rows]
-    return [f"  {'run':<{width}}   rollouts (an adaptive arm is taken to stay at its first G)", *lines]
+    lines = [
+        f"  {name:<{width}}  {rollouts:>9,}  {'-' if seconds is None else f'{seconds:,.0f}':>9}"
+        for name, (rollouts, seconds) in rows
+    ]
+    return [
+        f"  {'run':<{width}}   rollouts  CPU-seconds",
+        *lines,
+        "  expected: an adaptive arm is taken to stay at its first G; CPU-seconds are a guess from another machine",
+    ]
 
 
 def status_lines(runs: Sequence[Run]) -> list[str]:

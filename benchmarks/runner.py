@@ -3,7 +3,8 @@
     waiting -> running -> finished | failed | killed | diverged | stalled
     waiting -> not started      (its source did not finish, its task could not be prepared, or the user stopped)
 
-A finished run is never repeated; any other is started anew by the same command.
+A finished run is never repeated; any other goes on from its newest checkpoint by the same command, or starts anew
+where it has none.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from benchmarks import worker
+from benchmarks.checkpoint import checkpoint_step
 from benchmarks.endings import ending, finished_before, last_line, partial_outcome
 from benchmarks.engines import EngineFactory
 from benchmarks.processes import Stop, process_context
 from benchmarks.record import Status, StepRecord
+from benchmarks.resume import go_back_to_checkpoint
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.settings import resolved_config
 from benchmarks.spec import RunSpec
@@ -47,6 +50,8 @@ class Run:
     """None as long as its run_id is not known: a follower before its source has finished."""
     reused: bool = False
     """It had finished before this command."""
+    resumed_at: int | None = None
+    """Training step that it goes on from; None: it begins at the beginning."""
 
     @property
     def name(self) -> str:
@@ -192,17 +197,29 @@ class Runner:
 
     def _start(self, run: Run) -> None:
         assert run.folder is not None
-        if run.folder.exists():
-            self._say(f"{run.name} had not finished: its old records are removed and it starts anew")
-            shutil.rmtree(run.folder)
-        run.folder.mkdir()
-        write_json(run.folder / CONFIG, resolved_config(run.spec))
+        resume_from = go_back_to_checkpoint(run.folder, lambda text: self._say(f"{run.name}: {text}"))
+        if resume_from is not None:
+            run.resumed_at = checkpoint_step(resume_from)
+            self._say(f"{run.name} had not finished: it goes on after step {run.resumed_at}")
+        else:
+            if run.folder.exists():
+                self._say(f"{run.name} had not finished and has no checkpoint: it starts anew")
+                shutil.rmtree(run.folder)
+            run.folder.mkdir()
+            write_json(run.folder / CONFIG, resolved_config(run.spec))
         run.state = "running"
         for observer in self._observers:
             observer.started(run)
-        self._spawn(worker.run, run, run.spec.run_id, prepares=None)
+        self._spawn(worker.run, run, run.spec.run_id, prepares=None, resume_from=resume_from)
 
-    def _spawn(self, target: Any, run: Run, name: str, prepares: tuple[str, str] | None) -> None:
+    def _spawn(
+        self,
+        target: Any,
+        run: Run,
+        name: str,
+        prepares: tuple[str, str] | None,
+        resume_from: Path | None = None,
+    ) -> None:
         log = self._folder.log(name)
         job = worker.Job(
             spec=run.spec,
@@ -211,6 +228,7 @@ class Runner:
             folder=run.folder or self._folder.path,
             log=log,
             provenance=self._provenance,
+            resume_from=resume_from,
         )
         process = self._context.Process(target=target, args=(job,), name=name, daemon=True)
         process.start()

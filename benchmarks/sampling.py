@@ -74,6 +74,7 @@ class StepSample:
 
     @property
     def complete(self) -> bool:
+        """Whether there are as many eligible groups as the step set out to train."""
         return int(self.eligible.sum()) >= self.num_prompts
 
 

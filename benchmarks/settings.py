@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
+from benchmarks.costs import expected_cpu_seconds
 from benchmarks.engines import EngineFactory
 from benchmarks.loop import step_prompts
 from benchmarks.spec import BatchPolicy, EvaluationPlan, Horizon, RunSpec, TrainingSettings
@@ -132,6 +133,13 @@ def expected_rollouts(spec: RunSpec) -> int:
     """A guess of the rollouts that the run will take, for the time left: an adaptive arm is taken to stay at G_1."""
     group_size = ARMS[spec.arm].group_size or spec.controller.initial_group_size
     return max(spec.horizon.rollouts, spec.horizon.prompts * group_size)
+
+
+def expected_seconds(spec: RunSpec) -> float | None:
+    """A guess of the run's process CPU-seconds, its evaluations included; None where the engine was never measured."""
+    plan = spec.evaluation
+    responses = plan.samples * (plan.milestones * plan.problems + plan.final_problems)
+    return expected_cpu_seconds(spec.engine, expected_rollouts(spec), responses)
 
 
 def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:

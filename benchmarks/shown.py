@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.metrics import Metrics, evaluation_metrics, sendable, step_metrics, timing_metrics
 from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
-from benchmarks.store import EVALUATIONS, STEPS, TIMINGS, Tail
+from benchmarks.store import EVALUATIONS, STEPS, TIMINGS, read_slice
 
 LONGEST_PARAM = 250
 """Characters of a setting shown as a parameter: MLflow cuts long ones, so they stand in config.json alone."""
@@ -33,22 +33,22 @@ def read_values(
 
     Args:
         folder: the run.
-        start: bytes of each file to skip.
-        end: byte of each file to stop at; None: the last whole line.
+        start: lines of each file to skip.
+        end: line of each file to stop at; None: the last whole one.
 
     Returns:
-        The values, the byte of each file that was read up to, and the key of every number that MLflow cannot hold.
+        The values, the line of each file that was read up to, and the key of every number that MLflow cannot hold.
     """
     values: list[Value] = []
     upto: dict[str, int] = {}
     refused: list[str] = []
     for name, kind in FILES.items():
-        tail: Tail[Any] = Tail(folder / name, kind, start[name])
-        for record in tail.read(None if end is None else end[name]):
+        records: list[Any] = read_slice(folder / name, kind, start[name], None if end is None else end[name])
+        for record in records:
             good, bad = sendable(record_metrics(record))
             values += [Value(key, value, record.step) for key, value in good.items()]
             refused += bad
-        upto[name] = tail.offset
+        upto[name] = start[name] + len(records)
     return values, upto, refused
 
 

@@ -82,10 +82,14 @@ class RunWriter:
 
 def write_json(path: Path, data: Any) -> None:
     """Write `data` so that `path` holds either the old text or the whole new one."""
+    write_bytes(path, (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` so that `path` holds either the old bytes or all of the new ones."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(data, file, indent=1, sort_keys=True, allow_nan=False)
-        file.write("\n")
+    with temporary.open("wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -124,6 +128,41 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
                     f"{path}, line {number} must be a {kind.__name__}, got {line[:60]!r} ({error}); "
                     "delete the run folder to run it again"
                 ) from error
+
+
+def read_slice(path: Path, kind: type[Line], start: int, end: int | None) -> list[Line]:
+    """The records of lines `start` to `end` of a `.jsonl` file, or to its last whole line.
+
+    Degenerate cases: none from a missing file, or from one that has fewer lines than `start`.
+
+    Raises:
+        RecordError: on a line that is not such a record.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    try:
+        return [kind(**json.loads(line)) for line in lines[start:end]]
+    except (TypeError, ValueError) as error:
+        raise RecordError(
+            f"{path} must hold one {kind.__name__} a line after line {start}, got {error}; "
+            "delete the run folder to run it again"
+        ) from error
+
+
+def cut_records(folder: Path, step: int) -> None:
+    """Take a run's records back to the end of training step `step`, and its outcome away, to go on from there."""
+    (folder / OUTCOME).unlink(missing_ok=True)
+    for name in (STEPS, TIMINGS, EVALUATIONS):
+        path = folder / name
+        kept = []
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                break
+            kept.append(line)
+        write_bytes(path, b"".join(kept))
 
 
 def read_run(folder: Path) -> RunData:

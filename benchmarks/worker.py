@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import shutil
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from baselines.arms import ARMS, ArmContext
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines import EngineFactory
 from benchmarks.provenance import moment
 from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
@@ -30,6 +32,8 @@ class Job:
     log: Path
     """Takes everything that the process prints."""
     provenance: dict[str, Any]
+    resume_from: Path | None = None
+    """A checkpoint that the run goes on from; the folder holds its records up to there."""
 
 
 class StopFlag:
@@ -86,11 +90,14 @@ def run(job: Job) -> None:
     engine.prepare(job.spec, job.cache)  # finds what the process before has built
     context = ArmContext(controller=job.spec.controller, seed=job.spec.seed, schedule=job.spec.schedule)
     writer = RunWriter(job.folder)
-    outcome = engine.run(job.spec, ARMS[job.spec.arm].make(context), FolderSink(writer, stop), job.folder, None)
+    policy = ARMS[job.spec.arm].make(context)
+    outcome = engine.run(job.spec, policy, FolderSink(writer, stop), job.folder, job.resume_from)
     writer.close()
     if not stop.orphaned:  # else the folder may belong to the next command by now
         provenance = {**job.provenance, "started": started, "ended": moment()}
         write_outcome(job.folder, replace(outcome, provenance=provenance))
+        if outcome.status == "finished":
+            shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)  # there may be none
 
 
 def prepare(job: Job) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.spec import RunSpec
 from benchmarks.store import write_json
+from reports.archive import pack
 from reports.claims import decide_claims
 from reports.document import document, headline
 from reports.figures import draw
+from reports.readme import results, update_readme
 from reports.runs import load
 from reports.verdicts import Verdict
 from sagc.errors import ConfigError
@@ -27,6 +29,26 @@ class Report:
     """Short Markdown: how many runs finished, and the verdicts at a glance."""
     files: tuple[Path, ...]
     """Everything written, the report first."""
+
+
+def keep(run_folders: Sequence[Path], out: Path, planned: Sequence[RunSpec] | None, readme: Path | None) -> Report:
+    """Build the report into `out` beside the packed records, and put the results into a README.
+
+    Args:
+        run_folders: as for `build`; all must have ended.
+        out: folder to keep them in, below the README's folder if there is one.
+        planned: as for `build`.
+        readme: file with the two markers of `reports.readme`; None: no README is changed.
+
+    Raises:
+        ConfigError: as for `build` and `pack`, or if the README lacks its markers.
+    """
+    packed = pack(run_folders, out)
+    report = build(run_folders, out, planned)
+    if readme is not None:
+        link = (out / RESULTS).resolve().relative_to(readme.resolve().parent).as_posix()
+        update_readme(readme, results(load(run_folders, planned), report.verdicts, link))
+    return replace(report, files=(*report.files, *packed))
 
 
 def build(run_folders: Sequence[Path], out: Path, planned: Sequence[RunSpec] | None = None) -> Report:

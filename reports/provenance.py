@@ -37,6 +37,15 @@ def section(runs: Sequence[Run]) -> str:
     return warned + table(["what", "value", "runs"], rows, left=2)
 
 
+def one_line(runs: Sequence[Run]) -> str:
+    """Runs, seeds, commit and machine in one sentence."""
+    sources = [run.data.outcome.provenance for run in runs if run.data.outcome]
+    commits = ", ".join(sorted({_commit(source) for source in sources})) or UNKNOWN
+    machines = {str((source.get("machine") or {}).get("cpu", UNKNOWN)) for source in sources}
+    seeds = sorted({run.key.seed for run in runs})
+    return f"{len(runs)} runs, seeds {', '.join(map(str, seeds))}, commit {commits}, on {', '.join(sorted(machines))}."
+
+
 def warnings(runs: Sequence[Run]) -> list[str]:
     """Why the runs may not belong together, or may not be reproducible."""
     sources = [run.data.outcome.provenance for run in runs if run.data.outcome]

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
 from benchmarks import loop
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
+from benchmarks.checkpoint import read_checkpoint
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.engines.protocol import Capabilities, EvaluationScores, Prompt, Rollouts, Sink, TrainBatch, TrainStats
 from benchmarks.noise import Stream, generator
@@ -81,7 +83,7 @@ class FakeEngine:
     """
 
     name = "fake"
-    capabilities = Capabilities(learns=False, measures_time=True, resumes_exactly=False)
+    capabilities = Capabilities(learns=False, measures_time=True, resumes_exactly=True)
 
     def __init__(self, pause_s: float = 0.001, ending: str | None = None, ends: str = "static_8") -> None:
         self._pause_s, self._ending, self._ends = pause_s, ending, ends
@@ -94,7 +96,9 @@ class FakeEngine:
         if self._ending and spec.arm == self._ends and not mark.exists():
             mark.touch()
             sink = _EndingSink(sink, self._ending)
-        return loop.train(FakeSteps(spec.seed, self._pause_s), spec, policy, sink)
+        resume = None if resume_from is None else read_checkpoint(resume_from)
+        steps = FakeSteps(spec.seed, self._pause_s)
+        return loop.train(steps, spec, policy, sink, checkpoints=folder / CHECKPOINTS, resume=resume)
 
 
 class _EndingSink:

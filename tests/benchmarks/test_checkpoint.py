@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from benchmarks.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    checkpoint_step,
+    newest_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 
 def refuse(path: Path) -> None:
@@ -31,8 +38,9 @@ def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
 def test_the_newest_comes_back_bit_for_bit_and_two_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 100):
         write_checkpoint(tmp_path, checkpoint(step))
-    found = newest_checkpoint(tmp_path, damaged=refuse)
-    assert found is not None
+    path = newest_checkpoint(tmp_path, damaged=refuse)
+    assert path is not None
+    found = read_checkpoint(path)
     assert (found.step, found.state) == (100, checkpoint(100).state)
     for name, array in checkpoint(100).arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, strict=True)
@@ -55,7 +63,7 @@ def test_a_damaged_file_is_named_and_the_one_before_it_is_used(tmp_path: Path, d
     named: list[Path] = []
     found = newest_checkpoint(tmp_path, damaged=named.append)
     assert found is not None
-    assert found.step == 5
+    assert checkpoint_step(found) == 5
     assert named == [newest]
 
 
@@ -64,7 +72,7 @@ def test_a_half_written_file_of_a_killed_writer_is_passed_over(tmp_path: Path) -
     (tmp_path / "00000010.0123456789abcdef.tmp").write_bytes(b"half")
     found = newest_checkpoint(tmp_path, damaged=refuse)
     assert found is not None
-    assert found.step == 5
+    assert checkpoint_step(found) == 5
 
 
 def test_same_state_same_bytes(tmp_path: Path) -> None:
@@ -72,3 +80,11 @@ def test_same_state_same_bytes(tmp_path: Path) -> None:
     second = write_checkpoint(tmp_path / "b", checkpoint(3))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 40, b"cos\nsystem\n(S'true'\ntR."])
+def test_a_foreign_file_is_refused_and_never_unpickled(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "00000005.0123456789abcdef.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="delete it"):
+        read_checkpoint(path)

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.commands import Reports
-from benchmarks.commands import settings
+from benchmarks.commands import Reports, settings
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import STEPS, read_json, read_outcome, read_run
 from benchmarks.tracking import DESCRIPTION, connect
-from reports import build, sensitivity
+from reports import build, keep, sensitivity
 from tests.benchmarks.fake_engine import FAKES
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +53,7 @@ def profile(tmp_path: Path) -> Callable[[str], str]:
 
 
 def command(*arguments: str) -> int:
-    return main(arguments, reports=Reports(build=build, sensitivity=sensitivity), engines=FAKES)
+    return main(arguments, reports=Reports(build=build, keep=keep, sensitivity=sensitivity), engines=FAKES)
 
 
 @pytest.fixture
@@ -214,7 +213,7 @@ def test_ctrl_c_leaves_a_clean_state_and_the_same_command_goes_on(
     assert mlflow_statuses(runs_folder) == {"reproduction-test": ["KILLED"], name: ["KILLED"]}
 
     assert command(*asked, "--jobs", "3") == 0
-    assert mlflow_statuses(runs_folder)[name] == ["FINISHED", "KILLED"]
+    assert mlflow_statuses(runs_folder)[name] == ["FINISHED"]  # the same MLflow run goes on
     assert mlflow_statuses(runs_folder)["reproduction-test"] == ["FINISHED"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -42,9 +43,9 @@ def test_what_runs_outside_every_phase_is_in_no_step() -> None:
 
 def test_a_phase_that_raises_is_charged_all_the_same() -> None:
     clock = PhaseClock()
-    with pytest.raises(ValueError, match="x"), clock.phase("reward"):
+    with contextlib.suppress(ValueError), clock.phase("reward"):
         spin(0.01)
-        raise ValueError("x")
+        raise ValueError
     with clock.phase("rollout"):
         spin(0.001)
     assert clock.finish_step(step=1, generated_tokens=1, rollouts=1).cpu_s["reward"] > 0.005

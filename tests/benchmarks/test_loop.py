@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
-from benchmarks.checkpoint import newest_checkpoint
+from benchmarks.checkpoint import newest_checkpoint, read_checkpoint
 from benchmarks.engines.protocol import EvaluationScores, Prompt, Rollouts, TrainBatch, TrainStats
 from benchmarks.loop import step_prompts, train
 from benchmarks.noise import Stream, generator
@@ -224,8 +224,9 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, stop: 
     whole, _ = run(policy, spec)
     first = ListSink(stop_after=stop)
     assert train(LengthEngine(), spec, policy, first, checkpoints=tmp_path).status == "killed"
-    checkpoint = newest_checkpoint(tmp_path, damaged=refuse)
-    assert checkpoint is not None
+    path = newest_checkpoint(tmp_path, damaged=refuse)
+    assert path is not None
+    checkpoint = read_checkpoint(path)
     engine, second = LengthEngine(), ListSink()
     outcome = train(engine, spec, policy, second, checkpoints=tmp_path, resume=checkpoint)
     assert engine.restored == checkpoint.step == stop

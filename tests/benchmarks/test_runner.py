@@ -159,7 +159,7 @@ def test_a_process_that_ends_is_recorded_the_next_run_goes_on_and_the_same_comma
     assert [run.state for run in runs.values()] == ["finished", "finished"]
     assert runs["static_16"].reused
     assert not runs["static_8"].reused
-    assert any("its old records are removed" in event for event in witness.events)
+    assert any("has no checkpoint: it starts anew" in event for event in witness.events)
     assert (tmp_path / healthy.run_id / OUTCOME).stat().st_mtime_ns == untouched
     steps = [step.step for step in read_run(tmp_path / broken.run_id).steps]
     assert steps == list(range(1, len(steps) + 1))
@@ -229,7 +229,7 @@ def test_a_finished_run_under_another_configuration_is_refused_before_anything_s
     path = tmp_path / finished.run_id / CONFIG
     config = read_json(path)
     write_json(path, {**config, "task": {**config["task"], "response_cap": 7}})
-    with pytest.raises(ConfigError, match="another task; delete it"):
+    with pytest.raises(ConfigError, match=r"task\.response_cap 7 \(now \d+\); delete it"):
         carry(tmp_path, finished, spec("static_16"))
     assert not (tmp_path / spec("static_16").run_id).exists()
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
 from benchmarks import loop
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
+from benchmarks.checkpoint import read_checkpoint
 from benchmarks.engines.protocol import Capabilities, EvaluationScores, Prompt, Rollouts, Sink, TrainBatch, TrainStats
 from benchmarks.engines.torch_cpu.export import read_model, write_model
 from benchmarks.engines.torch_cpu.sampler import sample
@@ -124,7 +126,7 @@ class TorchCpuEngine:
     """
 
     name = "torch_cpu"
-    capabilities = Capabilities(learns=True, measures_time=True, resumes_exactly=False)
+    capabilities = Capabilities(learns=True, measures_time=True, resumes_exactly=True)
 
     def __init__(self, settings: WarmStartSettings = WARM_START) -> None:
         self._settings = settings
@@ -139,14 +141,14 @@ class TorchCpuEngine:
         """See `Engine.run`; the model of a finished run is written to `folder` / model.
 
         Raises:
-            ConfigError: without `prepare`, or for a checkpoint, which this engine cannot go on from.
+            ConfigError: without `prepare`.
+            CheckpointError: for a checkpoint that cannot be read.
         """
         if self._cache is None:
             raise ConfigError("prepare must be called before run, got run first; call prepare with the cache folder")
-        if resume_from is not None:
-            raise ConfigError(f"resume_from must be None, got {resume_from!r}; start the run anew")
         engine = TorchStepEngine(spec, warm_start(spec.task, self._cache, settings=self._settings))
-        outcome = loop.train(engine, spec, policy, sink)
+        resume = None if resume_from is None else read_checkpoint(resume_from)
+        outcome = loop.train(engine, spec, policy, sink, checkpoints=folder / CHECKPOINTS, resume=resume)
         if outcome.status == "finished":
             engine.save_model(folder / MODEL)
         return outcome

@@ -9,8 +9,8 @@ import sys
 
 from benchmarks.cli import main
 from benchmarks.commands import Reports
-from reports import build, sensitivity
+from reports import build, keep, sensitivity
 from tests.benchmarks.fake_engine import FAKES
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], reports=Reports(build=build, sensitivity=sensitivity), engines=FAKES))
+    sys.exit(main(sys.argv[1:], reports=Reports(build=build, keep=keep, sensitivity=sensitivity), engines=FAKES))
