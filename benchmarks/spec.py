@@ -89,18 +89,14 @@ class RunSpec:
     @property
     def config_hash(self) -> str:
         """16 hex digits over everything but the arm, its schedule and the seed: runs with one hash are comparable."""
-        shared = {k: v for k, v in self._identity().items() if k not in {"arm", "seed", "schedule", "schedule_source"}}
+        shared = {k: v for k, v in self.to_json().items() if k not in {"arm", "seed", "schedule", "schedule_source"}}
         return _digest(shared)
 
     @property
     def run_id(self) -> str:
         """The run's folder name: readable, and different whenever any setting differs."""
         stem = f"{self.task}-{self.algorithm}-{self.arm}-{self.engine}-s{self.seed}"
-        return f"{stem}-{_digest(self._identity())[:8]}"
-
-    def _identity(self) -> dict[str, Any]:
-        """What the hashes are over: empty engine settings are left out, so that they are as if there were none."""
-        return {k: v for k, v in self.to_json().items() if k != "engine_settings" or v}
+        return f"{stem}-{_digest(self.to_json())[:8]}"
 
 
 def _digest(data: Any) -> str:
