@@ -34,7 +34,7 @@ from sagc.errors import ConfigError
 from sagc.integrations.verl_buffer import SagcReplayBuffer, Stopwatch
 from sagc.integrations.verl_ledger import Fate, StepLedger, Totals, lone_rows, step_counters
 from sagc.integrations.verl_settings import read_settings
-from sagc.integrations.verl_state import STATE_FILE, read_state, write_state
+from sagc.integrations.verl_state import STATE_FILE, end_as_failed, read_state, write_state
 from sagc.stragglers import straggler_counts
 from sagc.types import Decision, JsonDict, Observation
 
@@ -116,10 +116,7 @@ class SagcTrainer(PPOTrainerSync):
         try:
             super().fit(agent_loop_manager)
         except BaseException:
-            if "mlflow" in getattr(getattr(self, "logger", None), "logger", {}):
-                import mlflow
-
-                mlflow.end_run(status="FAILED")
+            end_as_failed(getattr(getattr(self, "logger", None), "logger", {}))
             raise
 
     def on_step_begin(self) -> None:

@@ -1,9 +1,10 @@
-"""The state file that a verl checkpoint carries for SAGC. Imports no verl."""
+"""What outlives a verl process: the state file in its checkpoints, and how its run ended in MLflow. Imports no verl."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Container
 from pathlib import Path
 
 from sagc.errors import StateError
@@ -45,3 +46,15 @@ def read_state(path: Path) -> JsonDict:
             "wrote, or start anew with trainer.resume_mode=disable"
         ) from error
     return state
+
+
+def end_as_failed(loggers: Container[str]) -> None:
+    """End the MLflow run that verl opened as FAILED; verl itself ends every run as FINISHED, a crashed one too.
+
+    Args:
+        loggers: names of the trackers that verl logs to; without MLflow among them nothing is done.
+    """
+    if "mlflow" in loggers:
+        import mlflow
+
+        mlflow.end_run(status="FAILED")
