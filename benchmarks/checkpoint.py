@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from benchmarks.typed import parse_json
 from sagc.errors import SagcError
 
 FOLDER = "checkpoints"
@@ -67,8 +68,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Path | None:
-    """The newest whole checkpoint in `folder`; None if there is none.
+def whole_checkpoints(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Path]:
+    """The whole checkpoints in `folder`, newest first.
 
     Args:
         folder: may be missing.
@@ -76,9 +77,9 @@ def newest_checkpoint(folder: Path, damaged: Callable[[Path], None]) -> Path | N
     """
     for path in _files(folder):
         if _digest(path.read_bytes()) == path.name.split(".")[1]:
-            return path
-        damaged(path)
-    return None
+            yield path
+        else:
+            damaged(path)
 
 
 def checkpoint_step(path: Path) -> int:
@@ -94,7 +95,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     try:
         with safe_open(path, framework="numpy") as file:
-            state = json.loads(file.metadata()[_STATE])
+            state = parse_json(file.metadata()[_STATE])
             arrays = {name: file.get_tensor(name) for name in file.offset_keys()}
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.commands import Parts, Reports, archive, list_tables, report, reproduce, run, sweep
+from benchmarks.commands import Parts, Reports, archive, list_tables, report, reproduce, run, sweep, sync_mlflow
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.provenance import usable_cores
 from benchmarks.reproduction import BAD_INPUT
@@ -78,6 +78,7 @@ def parser() -> Parser:
     _add_report(commands)
     _add_sweep(commands)
     _add_archive(commands)
+    _add_sync(commands)
     return root
 
 
@@ -137,6 +138,7 @@ def _add_report(commands: Any) -> None:
     command = _add(commands, "report", report, "build the report again from the records; nothing is trained")
     _add_profile(command)
     command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="where to write it instead of the profile's place")
 
 
 def _add_sweep(commands: Any) -> None:
@@ -157,6 +159,13 @@ def _add_archive(commands: Any) -> None:
     command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to keep it")
     command.add_argument("--readme", type=Path, metavar="FILE", help="put the results between its markers")
+
+
+def _add_sync(commands: Any) -> None:
+    summary = "deliver to MLflow what it does not have yet, each step once; nothing is trained"
+    command = _add(commands, "sync-mlflow", sync_mlflow, summary)
+    command.add_argument("--profile", help="only the latest reproduction of this profile (default: every run)")
+    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
 
 
 def _add_profile(command: Parser) -> None:

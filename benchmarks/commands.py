@@ -14,14 +14,24 @@ from baselines.arms import ARMS
 from benchmarks.engines import EngineFactory
 from benchmarks.progress import plan_lines
 from benchmarks.provenance import ROOT
-from benchmarks.reproduction import STOPPED, Carried, asked_before, carry_out, run_folders, show_report
-from benchmarks.runs_folder import RunsFolder
+from benchmarks.reproduction import (
+    FINISHED,
+    NOT_ALL_FINISHED,
+    STOPPED,
+    Carried,
+    asked_before,
+    carry_out,
+    run_folders,
+    show_report,
+)
+from benchmarks.runs_folder import PLAN, RunsFolder
 from benchmarks.settings import SECTIONS, Overrides, check_names, make_spec
 from benchmarks.spec import RunSpec
 from benchmarks.store import read_run
 from benchmarks.suite import Plan, Profile, load_profile, plan, profile_names, single_run_plan
 from benchmarks.sweep import SweepRow
 from benchmarks.sweep import sweep as replay
+from benchmarks.sync import SINGLE_RUNS, sync
 from benchmarks.tasks import ALL_TASKS
 from sagc.checks import whole
 from sagc.errors import ConfigError
@@ -54,7 +64,7 @@ class Reports:
     """What the composition root knows of reports."""
 
     build: ReportBuilder
-    keep: Callable[[Sequence[Path], Path, Sequence[RunSpec], Path | None], BuiltReport]
+    keep: Callable[[Sequence[Path], Path, Sequence[RunSpec], Path, Path | None], BuiltReport]
     """Packs records and report into a folder; `reports.keep` is one."""
     sensitivity: Callable[[Sequence[SweepRow]], str]
     """The rows of a sweep as a page."""
@@ -106,7 +116,7 @@ def run(arguments: argparse.Namespace, parts: Parts) -> int:
     )
     folder = RunsFolder(arguments.runs.resolve())
     jobs = whole("jobs", arguments.jobs)
-    carried = carry_out(single_run_plan(spec), folder=folder, engines=parts.engines, jobs=jobs, suite="sagc-runs")
+    carried = carry_out(single_run_plan(spec), folder=folder, engines=parts.engines, jobs=jobs, suite=SINGLE_RUNS)
     _say_how_to_go_on(carried)
     return carried.exit_code
 
@@ -128,6 +138,8 @@ def settings(items: Sequence[str]) -> dict[str, dict[str, Any]]:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text
+        except RecursionError as error:
+            raise ConfigError(f"--set must be SECTION.KEY=VALUE, got {item[:60]!r}; it is nested too deeply") from error
         sections.setdefault(section, {})[key] = value
     return sections
 
@@ -163,12 +175,13 @@ def report(arguments: argparse.Namespace, parts: Parts) -> int:
     profile = load_profile(arguments.profile, parts.engines)
     folder = RunsFolder(arguments.runs.resolve())
     asked = asked_before(folder, profile.name)
-    _build_report(folder, profile, plan(profile, engines=parts.engines, **asked), parts)
+    _build_report(folder, profile, plan(profile, engines=parts.engines, **asked), parts, arguments.out)
     return 0
 
 
-def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts) -> None:
-    out = ROOT / profile.report if profile.report else folder.reproduction(profile.name)
+def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts, out: Path | None = None) -> None:
+    if out is None:
+        out = ROOT / profile.report if profile.report else folder.reproduction(profile.name)
     built = parts.reports.build(run_folders(folder, profile.name), out, [run.spec for run in planned.runs])
     print(f"\n{built.headline}\n\nreport: {built.files[0]}")
     if problem := show_report(folder, profile.name, suite=_suite(profile), files=built.files, headline=built.headline):
@@ -181,9 +194,26 @@ def archive(arguments: argparse.Namespace, parts: Parts) -> int:
     folder = RunsFolder(arguments.runs.resolve())
     planned = plan(profile, engines=parts.engines, **asked_before(folder, profile.name))
     runs = run_folders(folder, profile.name)
-    kept = parts.reports.keep(runs, arguments.out, [run.spec for run in planned.runs], arguments.readme)
+    kept = parts.reports.keep(
+        runs,
+        arguments.out,
+        [run.spec for run in planned.runs],
+        folder.reproduction(profile.name) / PLAN,
+        arguments.readme,
+    )
     print("\n".join(str(file) for file in kept.files))
     return 0
+
+
+def sync_mlflow(arguments: argparse.Namespace, parts: Parts) -> int:
+    """Deliver to MLflow what it does not have yet."""
+    folder = RunsFolder(arguments.runs.resolve())
+    if not folder.path.is_dir():
+        raise ConfigError(f"runs folder must hold runs, got {str(folder.path)!r}; name it with --runs")
+    profile = None if arguments.profile is None else load_profile(arguments.profile, parts.engines).name
+    complete, lines = sync(folder, profile)
+    print("\n".join(lines) or "there are no runs yet")
+    return FINISHED if complete else NOT_ALL_FINISHED
 
 
 def sweep(arguments: argparse.Namespace, parts: Parts) -> int:

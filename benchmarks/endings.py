@@ -6,12 +6,25 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import Outcome, Status, StepRecord
-from benchmarks.store import CONFIG, STEPS, read_json, read_lines, read_outcome
+from benchmarks.record import Outcome, Status, StepRecord, StepTiming
+from benchmarks.runs_folder import RunsFolder
+from benchmarks.store import (
+    CONFIG,
+    OUTCOME,
+    STEPS,
+    TIMINGS,
+    RecordError,
+    read_json,
+    read_lines,
+    read_outcome,
+    write_outcome,
+)
 from sagc.errors import ConfigError
 
 _SENT_BY_SOMEBODY = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Any other signal is a crash."""
+DIED = "the command died before it ended; found at the next start"
+"""Reason of what nobody was left to say."""
 
 
 def finished_before(folder: Path, config: dict[str, Any]) -> bool:
@@ -78,6 +91,27 @@ def partial_outcome(folder: Path, status: Status, reason: str, wall_s: float, pr
         evaluation_cpu_s=None,
         provenance=provenance,
     )
+
+
+def mark_the_dead(folder: RunsFolder) -> list[str]:
+    """Write the outcome of every run that died together with its command; needs the lock of the folder.
+
+    Returns:
+        What the user should know: runs whose folder cannot be read or written.
+
+    Degenerate cases: a run whose process still ends its step is left to that.
+    """
+    problems = []
+    for run in folder.runs():
+        if (run / OUTCOME).exists() or folder.held(run.name):
+            continue
+        try:
+            timings = read_lines(run / TIMINGS, StepTiming)
+            wall_s = sum(sum(timing.wall_s.values()) for timing in timings)
+            write_outcome(run, partial_outcome(run, "killed", DIED, wall_s, {}))
+        except (RecordError, OSError) as error:
+            problems.append(f"{run.name} died and cannot be marked: {error}")
+    return problems
 
 
 def last_line(log: Path) -> str:

@@ -5,6 +5,14 @@
 It owns order, counts and clocks; the engine only generates and trains, the policy only decides. All noise is
 keyed (`benchmarks.noise`), so a checkpoint needs no random state: weights, optimizer, counters and the
 policy's state are the whole run.
+
+Steps that go wrong are on record with all their facts, and some end the run:
+
+    loss, gradient norm or a weight not finite             diverged
+    dynamic sampling found no informative group            stalled
+    more than 5 % of the rollouts could not be scored      failed
+    GRPO: every group degenerate (`optimizer_steps` 0), or every rollout truncated: goes on. A policy that is always
+    right looks like that too, and must reach the horizon at which arms are compared.
 """
 
 from __future__ import annotations
@@ -20,13 +28,14 @@ from numpy.typing import NDArray
 
 from baselines.algorithms import ALGORITHMS
 from benchmarks.advantages import group_advantages, overlong_penalty
-from benchmarks.checkpoint import Checkpoint, write_checkpoint
+from benchmarks.checkpoint import Checkpoint, CheckpointError, write_checkpoint
 from benchmarks.clock import PhaseClock
 from benchmarks.engines.protocol import Sink, StepEngine, TrainBatch, TrainStats
 from benchmarks.record import EvaluationRecord, Outcome, Status, StepRecord
-from benchmarks.sampling import Barrier, StepSample, collect
+from benchmarks.sampling import Barrier, StepSample, collect, scored
 from benchmarks.spec import RunSpec
 from benchmarks.step_record import Learned, step_record
+from benchmarks.typed import from_json
 from sagc.errors import ConfigError
 from sagc.protocol import Policy
 from sagc.types import Decision, Observation
@@ -35,6 +44,8 @@ HELD_OUT = "held_out"
 """Name of the evaluation set that a task brings with it."""
 CHECKPOINT_STEPS = 10
 """Training steps between checkpoints [ours]."""
+MAX_REWARD_ERRORS = 0.05
+"""Share of a step's rollouts that may fail to be scored [ours]: they count as wrong, so more would teach nonsense."""
 
 
 def train(
@@ -57,8 +68,11 @@ def train(
         resume: go on from here; the sink already holds the records up to its step, and no later ones.
 
     Returns:
-        ``finished`` at the horizon; ``killed`` when asked to stop; ``stalled`` when dynamic sampling found no
-        informative group; ``diverged`` when the loss or the gradient is not finite.
+        ``finished`` at the horizon; ``killed`` when asked to stop; ``stalled``, ``diverged`` or ``failed`` when a
+        step went wrong, as said above.
+
+    Raises:
+        CheckpointError: if `resume` is not of such a run.
     """
     run = _Run(engine, spec, policy, sink, checkpoints)
     if resume is None:
@@ -161,7 +175,7 @@ class _Run:
                 rollouts = self.engine.generate(prompts, group_size, totals.step + 1)
             drawn += count
             with self.clock.phase("reward"):
-                return Barrier(rollouts=rollouts, rewards=self.engine.score(rollouts))
+                return scored(rollouts, self.engine.score(rollouts))
 
         return collect(step_prompts(self.decision, self.spec), self.algorithm, barrier)
 
@@ -221,10 +235,15 @@ class _Run:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        self.engine.load_state(checkpoint.arrays)
-        self.totals = _Totals(**checkpoint.state["totals"])
-        self.decision = Decision(**checkpoint.state["decision"])
-        self.state = self.policy.from_json(checkpoint.state["policy"])
+        try:
+            self.engine.load_state(checkpoint.arrays)
+            self.totals = from_json(_Totals, checkpoint.state["totals"])
+            self.decision = Decision(**checkpoint.state["decision"])
+            self.state = self.policy.from_json(checkpoint.state["policy"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, of another shape
+            raise CheckpointError(
+                f"checkpoint must be one of this run, got step {checkpoint.step} of another ({error!r}); delete it"
+            ) from error
 
     def outcome(self, status: Status, reason: str) -> Outcome:
         """How the run ended, with the costs of all its sittings."""
@@ -266,6 +285,12 @@ def _problem(record: StepRecord, stats: TrainStats) -> tuple[Status, str] | None
     for name, value in (("loss", stats.loss), ("gradient norm", stats.grad_norm)):
         if value is not None and not math.isfinite(value):
             return "diverged", f"the {name} is {value} at step {record.step}"
+    if not stats.weights_finite:
+        return "diverged", f"a weight is not finite after step {record.step}"
+    if record.reward_errors > MAX_REWARD_ERRORS * record.rollouts_generated:
+        return "failed", (
+            f"{record.reward_errors} of {record.rollouts_generated} rollouts could not be scored at step {record.step}"
+        )
     if record.groups_trained == 0:
         return "stalled", (
             f"dynamic sampling found no informative group in {record.groups_generated} at step {record.step}"

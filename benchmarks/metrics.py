@@ -26,6 +26,7 @@ DUAL_VARIABLE = "dual_variable"
 REWARD = "reward_mean"
 OVERLONG_PENALTY = "overlong_penalty_mean"
 TRUNCATED = "truncated_frac"
+REWARD_ERRORS = "reward_errors_frac"
 DEGENERATE = "degenerate_groups_frac"
 FILTERED = "filtered_groups_frac"
 SURPLUS = "surplus_groups_frac"
@@ -70,6 +71,7 @@ def step_metrics(record: StepRecord) -> Metrics:
     shares = {
         OUTPUT_LENGTH: (record.generated_tokens, record.rollouts_generated),
         TRUNCATED: (record.truncated_rollouts, record.rollouts_generated),
+        REWARD_ERRORS: (record.reward_errors, record.rollouts_generated),
         DEGENERATE: (record.degenerate_groups, record.groups_generated),
         FILTERED: (record.groups_filtered, record.groups_generated),
         SURPLUS: (record.groups_surplus, record.groups_generated),
@@ -128,14 +130,18 @@ def share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def sendable(metrics: Mapping[str, float | None]) -> tuple[dict[str, float], list[str]]:
+def sendable(metrics: Mapping[str, object]) -> tuple[dict[str, float], list[str]]:
     """What MLflow can hold, and the keys that it cannot.
 
     None is "not measured" and is in neither. MLflow would store inf as 1.8e308, and a NaN would be ranked among
-    numbers: both are refused, as is a key that MLflow does not accept.
+    numbers: both are refused, as is what is no number, and a key that MLflow does not accept.
     """
-    measured = {key: float(value) for key, value in metrics.items() if value is not None}
-    good = {key: value for key, value in measured.items() if math.isfinite(value) and legal_key(key)}
+    measured = {key: value for key, value in metrics.items() if value is not None}
+    good = {
+        key: float(value)
+        for key, value in measured.items()
+        if isinstance(value, int | float) and math.isfinite(value) and legal_key(key)
+    }
     return good, [key for key in measured if key not in good]
 
 

@@ -83,6 +83,19 @@ class StepRecord:
     """Largest |ratio - 1| in the step's first mini-batch: trainer against sampler probabilities."""
     refill_exhausted: bool = False
     """Dynamic sampling reached its bound before it had `num_prompts` informative groups."""
+    reward_errors: int = 0
+    """Rollouts that could not be scored, apart from wrong answers; they count as wrong."""
+
+    def check(self) -> None:
+        """Refuse what no step can have been.
+
+        Raises:
+            ValueError: naming the fields that contradict each other.
+        """
+        if not self.barriers == len(self.barrier_rollouts) == len(self.barrier_longest):
+            raise ValueError(f"barrier_rollouts and barrier_longest must have one number for each of {self.barriers}")
+        if missing := {"group_size", "num_prompts", "budget_infeasible"} - self.decision.keys():
+            raise ValueError(f"decision must have {min(missing)!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +138,17 @@ class EvaluationRecord:
     """Per problem: output tokens summed over the samples."""
     truncated: list[int]
     """Per problem: truncated samples."""
+
+    def check(self) -> None:
+        """Refuse what no evaluation can have been.
+
+        Raises:
+            ValueError: naming the fields that contradict each other.
+        """
+        if not len(self.right) == len(self.output_tokens) == len(self.truncated):
+            raise ValueError("right, output_tokens and truncated must have one number per problem")
+        if self.samples < 1 or max((*self.right, *self.truncated), default=0) > self.samples:
+            raise ValueError(f"right and truncated must be at most the {self.samples} samples of a problem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

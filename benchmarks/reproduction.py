@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.endings import mark_the_dead
 from benchmarks.engines import EngineFactory
+from benchmarks.plan_file import PlanDocument, PlanFile, mark_dead_plans, read_plan
 from benchmarks.processes import Stop
 from benchmarks.progress import Console, status_lines
 from benchmarks.provenance import moment, provenance
 from benchmarks.record import Status
 from benchmarks.runner import Run, Runner
 from benchmarks.runs_folder import PLAN, RunsFolder
-from benchmarks.store import read_json, write_json
 from benchmarks.suite import Plan
 from sagc.errors import ConfigError
 
@@ -31,42 +32,6 @@ class Carried:
     exit_code: int
     tracking: str
     """Address of the MLflow store."""
-
-
-class PlanFile:
-    """Keeps a reproduction's `plan.json` up to date; an `Observer`."""
-
-    def __init__(self, path: Path, runs: Sequence[Run], header: dict[str, Any]) -> None:
-        self._path, self._runs, self._header = path, runs, header
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._write()
-
-    def said(self, text: str) -> None:
-        """See `Observer.said`; of no interest here."""
-
-    def ticked(self) -> None:
-        """See `Observer.ticked`; of no interest here."""
-
-    def started(self, run: Run) -> None:
-        """Note that it runs."""
-        self._write()
-
-    def ended(self, run: Run) -> None:
-        """Note how it ended."""
-        self._write()
-
-    def _write(self) -> None:
-        runs = [
-            {
-                "name": run.name,
-                "run_id": run.folder.name if run.folder else None,
-                "state": run.state,
-                "reason": run.reason,
-                "follows": run.planned.source,
-            }
-            for run in self._runs
-        ]
-        write_json(self._path, {**self._header, "runs": runs})
 
 
 def carry_out(
@@ -101,26 +66,32 @@ def carry_out(
         ignored = tracking.drop_ignored(os.environ)
         tracker = tracking.connect(folder, suite)
         with folder.lock():
+            problems = mark_the_dead(folder)
+            mark_dead_plans(folder)
             facts = provenance()
             runner = Runner(plan, folder=folder, engines=engines, jobs=jobs, provenance=facts, stop=stop)
             console = Console(runner.runs)
-            for note in (*plan.notes, *(f"{name} is ignored: it would misdirect the records" for name in ignored)):
+            misleading = [f"{name} is ignored: it would misdirect the records" for name in ignored]
+            for note in (*plan.notes, *problems, *misleading):
                 console.said(f"note: {note}")
             console.said(f"records: {folder.path}\nMLflow:  {tracker.uri}, experiment {suite}")
             parent = None if profile is None else folder.reproduction(profile).name
-            follower = mirror.Mirror(tracker, folder, parent)
-            runner.observe(console, follower)
+            plan_file = None
             if profile is not None:
                 header = {"profile": profile, "suite": suite, "asked": asked, "provenance": facts, "started": moment()}
-                runner.observe(PlanFile(folder.reproduction(profile) / PLAN, runner.runs, header))
+                plan_file = PlanFile(folder.reproduction(profile) / PLAN, runner.runs, header)
+                runner.observe(plan_file)
+            follower = mirror.Mirror(tracker, folder, parent, planned=[run.name for run in runner.runs])
+            runner.observe(console, follower)
             runner.run()
             console.finish()
             finished = all(run.state == "finished" for run in runner.runs)
             status: Status = "finished" if finished else "killed" if stop.requests else "failed"
             delivery = follower.close(status, give_up=lambda: stop.requests > 1)
-            print(
-                "\n".join(["", "How every planned run ended:", *status_lines(runner.runs), *delivery_lines(delivery)])
-            )
+            lines = [*status_lines(runner.runs), *delivery_lines(delivery)]
+            if plan_file is not None and plan_file.problem:
+                lines.append(f"note: {plan_file.problem}")
+            print("\n".join(["", "How every planned run ended:", *lines]))
     exit_code = FINISHED if finished else STOPPED if stop.requests else NOT_ALL_FINISHED
     return Carried(runs=runner.runs, exit_code=exit_code, tracking=tracker.uri)
 
@@ -130,14 +101,17 @@ def show_report(folder: RunsFolder, profile: str, *, suite: str, files: Sequence
 
     Returns:
         None, or what MLflow said against it: a report is never lost to a store that is away.
+
+    Degenerate cases: records that were never shown in MLflow, those of an unpacked archive say, stay so.
     """
+    name = folder.reproduction(profile).name
+    if not folder.shown(name):
+        return None  # the records came from elsewhere, and no store has seen them
     from benchmarks import mirror, tracking
 
     try:
         tracking.drop_ignored(os.environ)
-        mirror.attach_report(
-            tracking.connect(folder, suite), folder, folder.reproduction(profile).name, files, headline
-        )
+        mirror.attach_report(tracking.connect(folder, suite), folder, name, files, headline)
     except Exception as error:  # whatever MLflow raises, the report itself is written
         return f"MLflow did not take the report ({str(error).splitlines()[0][:200]}); `report` tries again"
     return None
@@ -149,7 +123,7 @@ def delivery_lines(delivery: Any) -> list[str]:
     if delivery.undelivered:
         lines.append(
             f"MLflow lacks records of {delivery.undelivered} runs ({delivery.last_error}); nothing is lost: "
-            "the record files have them, and the same command delivers them"
+            "the record files have them, and `python -m benchmarks sync-mlflow` or the same command delivers them"
         )
     elif delivery.errors:
         lines.append(f"MLflow did not answer {delivery.errors} times ({delivery.last_error}); it has everything now")
@@ -165,8 +139,7 @@ def asked_before(folder: RunsFolder, profile: str) -> dict[str, Any]:
     Raises:
         ConfigError: if there was none.
     """
-    asked: dict[str, Any] = _read_plan(folder, profile)["asked"]
-    return asked
+    return asdict(plan_of(folder, profile).asked)
 
 
 def run_folders(folder: RunsFolder, profile: str) -> list[Path]:
@@ -175,15 +148,21 @@ def run_folders(folder: RunsFolder, profile: str) -> list[Path]:
     Raises:
         ConfigError: if there was none.
     """
-    found = [folder.run(run["run_id"]) for run in _read_plan(folder, profile)["runs"] if run["run_id"]]
+    found = [folder.run(run.run_id) for run in plan_of(folder, profile).runs if run.run_id]
     return [run for run in found if run.exists()]
 
 
-def _read_plan(folder: RunsFolder, profile: str) -> Any:
-    path = folder.reproduction(profile) / PLAN
-    if not path.exists():
+def plan_of(folder: RunsFolder, profile: str) -> PlanDocument:
+    """The plan of a profile's latest reproduction.
+
+    Raises:
+        ConfigError: if there was none.
+        RecordError: if it cannot be read.
+    """
+    reproduction = folder.reproduction(profile)
+    if not (reproduction / PLAN).exists():
         raise ConfigError(
-            f"profile must have been reproduced, got {profile!r} without {path}; "
+            f"profile must have been reproduced, got {profile!r} without {reproduction / PLAN}; "
             f"run `python -m benchmarks reproduce --profile {profile}` first"
         )
-    return read_json(path)
+    return read_plan(reproduction)

@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.checkpoint import FOLDER, checkpoint_step, newest_checkpoint
+from benchmarks.checkpoint import FOLDER, checkpoint_step, whole_checkpoints
 from benchmarks.record import StepRecord
-from benchmarks.store import STEPS, cut_records, read_lines
+from benchmarks.store import CONFIG, STEPS, RecordError, cut_records, read_lines
 
 
 def go_back_to_checkpoint(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """Take a run's records back to its newest whole checkpoint.
+    """Take a run's records back to its newest whole checkpoint whose records are all there.
 
     Args:
         folder: of a run that has not finished; may be missing.
         say: is told what a reader should know.
 
     Returns:
-        The checkpoint; None if the run must start anew: there is none, or records from before it are lost.
+        The checkpoint; None if the run must start anew: there is none, or records from before each are lost.
     """
-    checkpoint = newest_checkpoint(
+    if not (folder / CONFIG).exists():  # nobody knows what the rest belongs to
+        return None
+    recorded = _recorded_steps(folder)
+    for path in whole_checkpoints(
         folder / FOLDER,
         damaged=lambda path: say(f"checkpoint {path.name} is damaged; the one before it is used, if there is one"),
-    )
-    if checkpoint is None:
-        return None
-    step = checkpoint_step(checkpoint)
-    cut_records(folder, step)
-    steps = [record.step for record in read_lines(folder / STEPS, StepRecord)]
-    if steps != list(range(1, step + 1)):
-        say(f"records of some of the {step} steps before its checkpoint are lost")
-        return None
-    return checkpoint
+    ):
+        step = checkpoint_step(path)
+        if step <= recorded:
+            _clear_leftovers(folder)
+            cut_records(folder, step)
+            return path
+        say(f"records of some of the {step} steps before checkpoint {path.name} are lost; it cannot be used")
+    return None
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """Take away what a killed process left half written, under the names that nobody reads."""
+    for path in (*folder.glob("*.tmp"), *folder.glob(f"{FOLDER}/*.tmp"), *folder.glob(".*")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _recorded_steps(folder: Path) -> int:
+    """The steps on record from the first on, without a gap and up to the first line that cannot be read."""
+    count = 0
+    try:
+        for record in read_lines(folder / STEPS, StepRecord):
+            if record.step != count + 1:
+                break
+            count += 1
+    except RecordError:
+        pass
+    return count

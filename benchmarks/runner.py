@@ -30,7 +30,7 @@ from benchmarks.settings import resolved_config
 from benchmarks.spec import RunSpec
 from benchmarks.store import CONFIG, STEPS, read_lines, read_outcome, write_json, write_outcome
 from benchmarks.suite import Plan, PlannedRun
-from sagc.errors import ConfigError
+from sagc.errors import SagcError
 
 State = Literal["waiting", "running", Status, "not started"]
 TICK_S = 0.5
@@ -124,6 +124,8 @@ class Runner:
         self._prepared: dict[tuple[str, str], str] = {}
         """(engine, task) -> "running", "done", or why it failed."""
         self._stops_sent = 0
+        self._held: list[Run] = []
+        """Runs that a process of an earlier command was still writing."""
         for run in self.runs:
             if run.planned.source is None:
                 self._locate(run)  # refuses a folder that holds something else before anything starts
@@ -157,7 +159,10 @@ class Runner:
             elif run.folder is None:
                 self._follow(run)
             elif len(self._children) < self._jobs:
-                self._advance(run)
+                try:
+                    self._advance(run)
+                except (SagcError, OSError) as error:  # its folder alone: the others go on
+                    self._settle(run, "not started", f"its folder cannot be used: {error}")
 
     def _locate(self, run: Run) -> None:
         """Find the run's folder, and whether it needs to be run at all."""
@@ -173,17 +178,22 @@ class Runner:
         if source.state != "finished" or source.folder is None:
             self._settle(run, "not started", f"{source.name}, which it follows, is {source.state}")
             return
-        schedule = tuple(record.group_size for record in read_lines(source.folder / STEPS, StepRecord))
-        run.spec = replace(run.spec, schedule=schedule, schedule_source=source.spec.run_id)
         try:
+            schedule = tuple(record.group_size for record in read_lines(source.folder / STEPS, StepRecord))
+            run.spec = replace(run.spec, schedule=schedule, schedule_source=source.spec.run_id)
             self._locate(run)
-        except ConfigError as error:
+        except (SagcError, OSError) as error:
             self._settle(run, "not started", str(error))
         if run.reused:
             self._settle(run, "finished", "")
 
     def _advance(self, run: Run) -> None:
         """Start the run, or first what it needs."""
+        if self._folder.held(run.spec.run_id):
+            if run not in self._held:
+                self._held.append(run)
+                self._say(f"{run.name}: the process of a command that was killed still ends its step; waiting for it")
+            return
         needs = (run.spec.engine, run.spec.task)
         prepared = self._prepared.get(needs)
         if prepared == "done":
@@ -197,6 +207,11 @@ class Runner:
 
     def _start(self, run: Run) -> None:
         assert run.folder is not None
+        if run in self._held:
+            self._locate(run)  # that process may have finished it
+            if run.reused:
+                self._settle(run, "finished", "")
+                return
         resume_from = go_back_to_checkpoint(run.folder, lambda text: self._say(f"{run.name}: {text}"))
         if resume_from is not None:
             run.resumed_at = checkpoint_step(resume_from)
@@ -248,13 +263,17 @@ class Runner:
             return
         run = child.run
         assert run.folder is not None
-        outcome = read_outcome(run.folder)
-        if outcome is None:
-            status, reason = ending(exit_code, last_line(child.log), stopped=self._stop.requests > 0)
-            wall_s = time.monotonic() - child.started
-            outcome = partial_outcome(run.folder, status, reason, wall_s, self._provenance)
-            write_outcome(run.folder, outcome)
-        self._settle(run, outcome.status, outcome.reason)
+        status, reason = ending(exit_code, last_line(child.log), stopped=self._stop.requests > 0)
+        try:
+            outcome = read_outcome(run.folder)
+            if outcome is None:
+                wall_s = time.monotonic() - child.started
+                outcome = partial_outcome(run.folder, status, reason, wall_s, self._provenance)
+                write_outcome(run.folder, outcome)
+            status, reason = outcome.status, outcome.reason
+        except (SagcError, OSError) as error:  # a full disk, say: the next start marks it
+            reason = f"{reason}; not on record: {error}"
+        self._settle(run, status, reason)
 
     def _settle(self, run: Run, state: State, reason: str) -> None:
         run.state, run.reason = state, reason

@@ -24,7 +24,9 @@ class Barrier:
 
     rollouts: Rollouts
     rewards: NDArray[np.float64]
-    """[P, G] reward before any penalty."""
+    """[P, G] reward before any penalty; 0 where scoring failed."""
+    errors: int = 0
+    """Rollouts whose scoring failed."""
 
     @property
     def degenerate(self) -> NDArray[np.bool_]:
@@ -56,6 +58,11 @@ class StepSample:
         return np.concatenate([barrier.rewards for barrier in self.barriers])
 
     @property
+    def reward_errors(self) -> int:
+        """Rollouts whose scoring failed."""
+        return sum(barrier.errors for barrier in self.barriers)
+
+    @property
     def degenerate(self) -> NDArray[np.bool_]:
         """[groups], in draw order."""
         return np.concatenate([barrier.degenerate for barrier in self.barriers])
@@ -76,6 +83,12 @@ class StepSample:
     def complete(self) -> bool:
         """Whether there are as many eligible groups as the step set out to train."""
         return int(self.eligible.sum()) >= self.num_prompts
+
+
+def scored(rollouts: Rollouts, rewards: NDArray[np.float64]) -> Barrier:
+    """A barrier with its rewards: what is not finite is a failure to score, counted, and no right answer."""
+    failed = ~np.isfinite(rewards)
+    return Barrier(rollouts=rollouts, rewards=np.where(failed, 0.0, rewards), errors=int(failed.sum()))
 
 
 def collect(num_prompts: int, algorithm: AlgorithmSpec, barrier: Callable[[int], Barrier]) -> StepSample:

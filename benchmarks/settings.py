@@ -76,11 +76,22 @@ def make_spec(
         batch_policy=cast(BatchPolicy, overrides.batch_policy),
         evaluation=_change("evaluation", EvaluationPlan(), sections),
         training=_change("training", TrainingSettings(), sections),
-        engine_settings=overrides.engine_settings,
+        engine_settings=_jsonable(overrides.engine_settings),
     )
     if size := ARMS[arm].group_size:
         step_prompts(Decision(group_size=size), spec)
     return spec
+
+
+def _jsonable(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`settings`, if the run's configuration can hold them: TOML has dates and NaN, JSON has neither."""
+    try:
+        json.dumps(settings, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"engine_settings must be text, numbers, lists and tables, got {dict(settings)!r} ({error}); change them"
+        ) from error
+    return settings
 
 
 def _change(name: str, default: Settings, sections: Mapping[str, Mapping[str, Any]]) -> Settings:

@@ -11,6 +11,8 @@ from benchmarks.store import EVALUATIONS, STEPS, TIMINGS, read_slice
 
 LONGEST_PARAM = 250
 """Characters of a setting shown as a parameter: MLflow cuts long ones, so they stand in config.json alone."""
+BATCH_LINES = 100
+"""Most lines of a file that are sent at a time [ours]: what piles up while MLflow is away stays in the files."""
 FILES: dict[str, type[StepRecord] | type[StepTiming] | type[EvaluationRecord]] = {
     STEPS: StepRecord,
     TIMINGS: StepTiming,
@@ -34,7 +36,7 @@ def read_values(
     Args:
         folder: the run.
         start: lines of each file to skip.
-        end: line of each file to stop at; None: the last whole one.
+        end: line of each file to stop at; None: the last whole one, `BATCH_LINES` lines on at most.
 
     Returns:
         The values, the line of each file that was read up to, and the key of every number that MLflow cannot hold.
@@ -43,7 +45,8 @@ def read_values(
     upto: dict[str, int] = {}
     refused: list[str] = []
     for name, kind in FILES.items():
-        records: list[Any] = read_slice(folder / name, kind, start[name], None if end is None else end[name])
+        stop = start[name] + BATCH_LINES if end is None else end[name]
+        records: list[Any] = read_slice(folder / name, kind, start[name], stop)
         for record in records:
             good, bad = sendable(record_metrics(record))
             values += [Value(key, value, record.step) for key, value in good.items()]

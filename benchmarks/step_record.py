@@ -98,6 +98,7 @@ def step_record(
         clip_frac=_finite(stats.clip_frac),
         ratio_deviation_max=_finite(stats.ratio_deviation_max),
         refill_exhausted=sample.exhausted,
+        reward_errors=sample.reward_errors,
     )
 
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from benchmarks.record import EvaluationRecord, Outcome, StepRecord, StepTiming
+from benchmarks.spec import RunSpec
+from benchmarks.typed import from_json, parse_json
 from sagc.errors import SagcError
 
 CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME = (
@@ -53,7 +56,10 @@ class RunData:
 
 
 class RunWriter:
-    """Appends a run's records, one flushed line each."""
+    """Appends a run's records, one flushed line each: no death of the process loses one.
+
+    A power failure may lose the last seconds; a run then goes on from a checkpoint whose records are there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,11 +108,40 @@ def read_json(path: Path) -> Any:
         RecordError: if it is missing or not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RecordError(
             f"{path} must be a JSON document, got {error}; delete the run folder to run it again"
         ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The resolved configuration of the run in `folder`.
+
+    Raises:
+        RecordError: if it is missing or no configuration of a run.
+    """
+    path = folder / CONFIG
+    config = read_json(path)
+    try:
+        from_json(_Config, config)
+    except ValueError as error:
+        raise RecordError(
+            f"{path} must be a run's configuration, got {error}; delete the run folder to run it again"
+        ) from error
+    found: dict[str, Any] = config
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Config:
+    """What `config.json` holds; see `benchmarks.settings.resolved_config`."""
+
+    name: str
+    config_hash: str
+    spec: RunSpec
+    task: dict[str, Any]
+    algorithm: dict[str, Any]
 
 
 def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
@@ -117,20 +152,14 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
     """
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
-            try:
-                yield kind(**json.loads(line))
-            except (TypeError, ValueError) as error:
-                raise RecordError(
-                    f"{path}, line {number} must be a {kind.__name__}, got {line[:60]!r} ({error}); "
-                    "delete the run folder to run it again"
-                ) from error
+            yield _record(path, f"line {number}", line, kind)
 
 
-def read_slice(path: Path, kind: type[Line], start: int, end: int | None) -> list[Line]:
+def read_slice(path: Path, kind: type[Line], start: int, end: int) -> list[Line]:
     """The records of lines `start` to `end` of a `.jsonl` file, or to its last whole line.
 
     Degenerate cases: none from a missing file, or from one that has fewer lines than `start`.
@@ -138,18 +167,24 @@ def read_slice(path: Path, kind: type[Line], start: int, end: int | None) -> lis
     Raises:
         RecordError: on a line that is not such a record.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    with path.open("rb") as file:
+        numbered = itertools.islice(enumerate(file, start=1), start, end)
+        return [_record(path, f"line {number}", line, kind) for number, line in numbered if line.endswith(b"\n")]
+
+
+def _record(path: Path, place: str, line: bytes, kind: type[Line]) -> Line:
     try:
-        return [kind(**json.loads(line)) for line in lines[start:end]]
-    except (TypeError, ValueError) as error:
+        record = from_json(kind, parse_json(line))
+        if isinstance(record, StepRecord | EvaluationRecord):
+            record.check()
+    except ValueError as error:
         raise RecordError(
-            f"{path} must hold one {kind.__name__} a line after line {start}, got {error}; "
+            f"{path}, {place} must be a {kind.__name__}, got {line[:60]!r} ({error}); "
             "delete the run folder to run it again"
         ) from error
+    return record
 
 
 def cut_records(folder: Path, step: int) -> None:
@@ -159,10 +194,19 @@ def cut_records(folder: Path, step: int) -> None:
         path = folder / name
         kept = []
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+            if not _belongs(line, step):
                 break
             kept.append(line)
         write_bytes(path, b"".join(kept))
+
+
+def _belongs(line: bytes, step: int) -> bool:
+    """Whether a line is whole and of a step up to `step`; what a full disk has cut is neither."""
+    try:
+        found = parse_json(line)["step"] if line.endswith(b"\n") else None
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(found, int) and found <= step
 
 
 def read_run(folder: Path) -> RunData:
@@ -173,7 +217,7 @@ def read_run(folder: Path) -> RunData:
     """
     return RunData(
         folder=folder,
-        config=read_json(folder / CONFIG),
+        config=read_config(folder),
         steps=list(read_lines(folder / STEPS, StepRecord)),
         timings=list(read_lines(folder / TIMINGS, StepTiming)),
         evaluations=list(read_lines(folder / EVALUATIONS, EvaluationRecord)),
@@ -191,8 +235,10 @@ def read_outcome(folder: Path) -> Outcome | None:
     if not path.exists():
         return None
     try:
-        return Outcome(**read_json(path))
-    except TypeError as error:
+        return from_json(Outcome, read_json(path))
+    except RecordError:
+        raise
+    except ValueError as error:
         raise RecordError(f"{path} must be an outcome, got {error}; delete the run folder to run it again") from error
 
 
@@ -229,12 +275,7 @@ class Tail(Generic[Line]):
         except FileNotFoundError:
             return []
         whole = data[: data.rfind(b"\n") + 1]
-        try:
-            records = [self.kind(**json.loads(line)) for line in whole.splitlines()]
-        except (TypeError, ValueError) as error:
-            raise RecordError(
-                f"{self.path} must hold one {self.kind.__name__} a line after byte {self.offset}, got {error}; "
-                "delete the run folder to run it again"
-            ) from error
+        place = f"after byte {self.offset}"
+        records = [_record(self.path, place, line, self.kind) for line in whole.split(b"\n")[:-1]]
         self.offset += len(whole)
         return records

@@ -12,6 +12,7 @@ from typing import Any
 from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
 from benchmarks.engines import EngineFactory
+from benchmarks.provenance import ROOT
 from benchmarks.settings import SECTIONS, Overrides, check_names, expect, make_spec, run_name
 from benchmarks.spec import RunSpec
 from benchmarks.tasks import ALL_TASKS
@@ -19,6 +20,8 @@ from sagc.checks import whole
 from sagc.errors import ConfigError, unknown_name
 
 PROFILES = Path(__file__).parent / "profiles"
+MAX_SEEDS = 1000
+"""More would be a slip of the finger: a plan lists every run [ours]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ def load_profile(name: str, engines: Mapping[str, EngineFactory]) -> Profile:
         raise unknown_name("profile", name, profile_names())
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"profile must be a readable TOML file, got {name!r} ({error}); mend or replace it"
         ) from error
@@ -95,15 +98,17 @@ def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> P
     check_names("profile key", data, (*required, *optional))
     if missing := [key for key in required if key not in data]:
         raise ConfigError(f"profile must have {', '.join(required)}, got none for {', '.join(missing)}; add them")
-    if not isinstance(data["name"], str) or not re.fullmatch(r"[a-z0-9_-]+", data["name"]):
-        raise ConfigError(f"profile name must be lower-case letters, digits, - and _, got {data['name']!r}; rename it")
+    if not isinstance(data["name"], str) or not re.fullmatch(r"[a-z0-9_-]{1,64}", data["name"]):
+        raise ConfigError(
+            f"profile name must be lower-case letters, digits, - and _, 64 at most, got {data['name']!r}; rename it"
+        )
     check_names("engine", [data["engine"]], engines)
     profile = Profile(
         name=data["name"],
         summary=str(data.get("summary", "")),
         engine=data["engine"],
-        seeds=whole("seeds", data["seeds"]),
-        report=data.get("report"),
+        seeds=_seeds(data["seeds"]),
+        report=_report_folder(data.get("report")),
         matrix=tuple(_block(block) for block in expect(list, "matrix", data["matrix"])),
         overrides=Overrides(
             sections={name: expect(dict, name, data[name]) for name in SECTIONS if name in data},
@@ -116,6 +121,22 @@ def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> P
         raise ConfigError("matrix must hold at least one block, got none; see benchmarks/profiles/cpu.toml")
     plan(profile, engines=engines)  # a profile whose runs cannot be is refused here, whatever is asked of it later
     return profile
+
+
+def _seeds(value: object) -> int:
+    seeds = whole("seeds", value)
+    if seeds > MAX_SEEDS:
+        raise ConfigError(f"seeds must be at most {MAX_SEEDS}, got {seeds}; ask for fewer")
+    return seeds
+
+
+def _report_folder(value: object) -> str | None:
+    """A folder inside the checkout: no profile makes the suite write anywhere else."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or "\0" in value or not (ROOT / value).resolve().is_relative_to(ROOT):
+        raise ConfigError(f"report must be a folder inside the checkout, got {value!r}; name it from the root")
+    return value
 
 
 def _block(data: Any) -> Block:
@@ -155,7 +176,7 @@ def plan(
     Raises:
         ConfigError: on an unknown name or a bad value.
     """
-    count = profile.seeds if seeds is None else whole("seeds", seeds)
+    count = profile.seeds if seeds is None else _seeds(seeds)
     cells, notes = _with_sources(_cells(profile, tasks, algorithms, arms))
     runs: list[PlannedRun] = []
     for seed in range(count):
@@ -207,7 +228,7 @@ def _cells(
         for task in block.tasks:
             for algorithm in block.algorithms:
                 cell = cells.setdefault((task, algorithm), [])
-                cell += [arm for arm in block.arms if arm not in cell]
+                cell += [arm for arm in dict.fromkeys(block.arms) if arm not in cell]
     return cells
 
 

@@ -143,14 +143,21 @@ class Tracker:
         """Tells this store from another at the same address: a deleted and recreated file is a new one."""
         return f"{self.uri}#{self.experiment_id}@{self.created_ms}"
 
-    def open_run(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], parent: str | None) -> str:
+    def open_run(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
         """Create a run and return its id."""
         linked = {"mlflow.runName": name, **tags} | ({"mlflow.parentRunId": parent} if parent else {})
-        run_id = str(self.client.create_run(self.experiment_id, tags=linked).info.run_id)
+        return str(self.client.create_run(self.experiment_id, tags=linked).info.run_id)
+
+    def find(self, tag: str, value: str) -> str | None:
+        """The run with that tag; None if there is none."""
+        found = self.client.search_runs([self.experiment_id], f"tags.`{tag}` = '{value}'", max_results=1)
+        return str(found[0].info.run_id) if found else None
+
+    def params(self, run_id: str, params: Mapping[str, str]) -> None:
+        """Set parameters; the same ones again change nothing."""
         items = [Param(key, value) for key, value in params.items()]
         for start in range(0, len(items), MAX_PARAMS_TAGS_PER_BATCH):
             self.client.log_batch(run_id, params=items[start : start + MAX_PARAMS_TAGS_PER_BATCH], synchronous=True)
-        return run_id
 
     def log(self, run_id: str, values: Sequence[Value], timestamp_ms: int) -> None:
         """Send numbers; those that were sent before with the same time are stored once."""

@@ -17,6 +17,7 @@ from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines import EngineFactory
 from benchmarks.provenance import moment
 from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
+from benchmarks.runs_folder import RunsFolder
 from benchmarks.spec import RunSpec
 from benchmarks.store import RunWriter, write_outcome
 
@@ -85,6 +86,13 @@ def run(job: Job) -> None:
     """
     stop = StopFlag()
     _print_to(job.log)
+    with RunsFolder(job.folder.parent).hold(job.folder.name):
+        if stop.orphaned:  # the next command may have read the folder before it was held
+            return
+        _run(job, stop)
+
+
+def _run(job: Job, stop: StopFlag) -> None:
     started = moment()
     engine = job.engine()
     engine.prepare(job.spec, job.cache)  # finds what the process before has built
@@ -93,11 +101,10 @@ def run(job: Job) -> None:
     policy = ARMS[job.spec.arm].make(context)
     outcome = engine.run(job.spec, policy, FolderSink(writer, stop), job.folder, job.resume_from)
     writer.close()
-    if not stop.orphaned:  # else the folder may belong to the next command by now
-        provenance = {**job.provenance, "started": started, "ended": moment()}
-        write_outcome(job.folder, replace(outcome, provenance=provenance))
-        if outcome.status == "finished":
-            shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)  # there may be none
+    provenance = {**job.provenance, "started": started, "ended": moment()}
+    write_outcome(job.folder, replace(outcome, provenance={**outcome.provenance, **provenance}))
+    if outcome.status == "finished":
+        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)  # there may be none
 
 
 def prepare(job: Job) -> None:

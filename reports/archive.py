@@ -1,6 +1,6 @@
 """A reproduction packed for keeping: its records in one file, the digests that another run of it can be held against.
 
-    <folder>/records.tar.xz    every run's records; no models
+    <folder>/records.tar.xz    every run's records and the plan, as they stand in a runs folder; no models
     <folder>/SHA256SUMS        digests of what one seed fixes; `sha256sum --check` in a runs folder compares
 
 Timings and outcomes hold clocks, so they are in the archive and not among the digests.
@@ -22,11 +22,12 @@ FIXED = (CONFIG, STEPS, EVALUATIONS)
 """Files that are byte-identical for one seed on one type of processor."""
 
 
-def pack(run_folders: Sequence[Path], out: Path) -> tuple[Path, Path]:
+def pack(run_folders: Sequence[Path], plan: Path, out: Path) -> tuple[Path, Path]:
     """Write the archive and the digests of `run_folders`, whose names are kept; the same records give the same bytes.
 
     Args:
-        run_folders: finished runs.
+        run_folders: runs that have ended.
+        plan: the reproduction's plan.json, kept in a folder of its name.
         out: folder to write into; made if it is missing.
 
     Raises:
@@ -38,6 +39,7 @@ def pack(run_folders: Sequence[Path], out: Path) -> tuple[Path, Path]:
             raise ConfigError(f"runs must have ended, got {folder.name} without {OUTCOME}; run it again first")
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(out / ARCHIVE, "w:xz", preset=6) as archive:
+        _add(archive, f"{plan.parent.name}/{plan.name}", plan.read_bytes())
         for folder in folders:
             for name in (CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME):
                 _add(archive, f"{folder.name}/{name}", (folder / name).read_bytes())
@@ -47,11 +49,11 @@ def pack(run_folders: Sequence[Path], out: Path) -> tuple[Path, Path]:
 
 
 def unpack(archive: Path, into: Path) -> list[Path]:
-    """Unpack an archive and return its run folders, in order of their names."""
+    """Unpack an archive into a runs folder and return its run folders, in order of their names."""
     with tarfile.open(archive, "r:xz") as packed:
         packed.extractall(into, filter="data")  # refuses every name that would leave the folder
-        names = sorted({Path(member.name).parts[0] for member in packed.getmembers()})
-    return [into / name for name in names]
+        names = sorted(packed.getnames())
+    return [into / Path(name).parent for name in names if Path(name).name == CONFIG]
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

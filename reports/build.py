@@ -31,19 +31,22 @@ class Report:
     """Everything written, the report first."""
 
 
-def keep(run_folders: Sequence[Path], out: Path, planned: Sequence[RunSpec] | None, readme: Path | None) -> Report:
+def keep(
+    run_folders: Sequence[Path], out: Path, planned: Sequence[RunSpec] | None, plan: Path, readme: Path | None
+) -> Report:
     """Build the report into `out` beside the packed records, and put the results into a README.
 
     Args:
         run_folders: as for `build`; all must have ended.
         out: folder to keep them in, below the README's folder if there is one.
         planned: as for `build`.
+        plan: the reproduction's plan.json.
         readme: file with the two markers of `reports.readme`; None: no README is changed.
 
     Raises:
         ConfigError: as for `build` and `pack`, or if the README lacks its markers.
     """
-    packed = pack(run_folders, out)
+    packed = pack(run_folders, plan, out)
     report = build(run_folders, out, planned)
     if readme is not None:
         link = (out / RESULTS).resolve().relative_to(readme.resolve().parent).as_posix()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
 from benchmarks.spec import RunSpec
-from benchmarks.store import RecordError, RunData, read_run
+from benchmarks.store import RunData, read_run
 from benchmarks.tasks import ALL_TASKS
 from reports.curves import Curve, curve
 from reports.undecidable import NotDecidable
@@ -195,13 +195,8 @@ def _table_order(group: tuple[str, str, str]) -> tuple[str, int, int]:
 
 def _read(folder: Path) -> Run:
     data = read_run(folder)
-    try:
-        spec = spec_of(data.config)
-        key = RunKey(spec["engine"], spec["task"], spec["algorithm"], spec["arm"], spec["seed"])
-    except KeyError as error:
-        raise RecordError(
-            f"{folder / 'config.json'} must hold a resolved run spec, got no {error}; run it again"
-        ) from error
+    spec = spec_of(data.config)
+    key = RunKey(spec["engine"], spec["task"], spec["algorithm"], spec["arm"], spec["seed"])
     known = (("task", key.task, ALL_TASKS), ("algorithm", key.algorithm, ALGORITHMS), ("arm", key.arm, ARMS))
     for kind, name, table in known:
         if name not in table:

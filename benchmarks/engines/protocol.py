@@ -122,6 +122,8 @@ class TrainStats:
     grad_norm: float | None
     clip_frac: float | None
     ratio_deviation_max: float | None
+    weights_finite: bool = True
+    """Whether every weight is a number still; an update with a finite gradient can overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ class StepEngine(Protocol):
         ...
 
     def score(self, rollouts: Rollouts) -> NDArray[np.float64]:
-        """[P, G] reward of each rollout, 1 for right and 0 for wrong, no penalty."""
+        """[P, G] reward of each rollout, 1 for right and 0 for wrong, no penalty; NaN where scoring itself failed."""
         ...
 
     def train(self, batch: TrainBatch, algorithm: AlgorithmSpec, step: int) -> TrainStats:

@@ -5,6 +5,7 @@ What the rules cannot decide they hand over as a `Comparison` for `math-verify`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -15,6 +16,9 @@ from sagc.errors import unknown_name
 
 MAX_CONTENT = 1000
 """Boxes with more characters are wrong without being parsed [ours]."""
+
+_TUPLE = re.compile(r"\s*(?:\\left)?\(([^()\[\]]+?)(?:\\right)?\)\s*")
+"""Numbers in round brackets, compared one by one: `math-verify` takes 70 ms for a pair."""
 
 Status = Literal["answered", "no_answer", "timeout", "error"]
 """`timeout`: the scorer was stopped at its limit. `error`: it failed. Both are apart from a wrong answer."""
@@ -92,8 +96,17 @@ def _decide_integer(value: int, content: str) -> Verdict | Comparison:
 
 def _decide_value(gold: str, content: str) -> Verdict | Comparison:
     comparison = Comparison(gold, content)
-    same = "".join(gold.split()) == "".join(content.split())
-    return comparison.verdict(right=True) if same else _decide_fraction(comparison)
+    if "".join(gold.split()) == "".join(content.split()):
+        return comparison.verdict(right=True)
+    pair = _TUPLE.fullmatch(gold), _TUPLE.fullmatch(content)
+    if not (pair[0] and pair[1]):
+        return _decide_fraction(comparison)
+    golds, answers = (match[1].split(",") for match in pair if match)
+    if len(golds) != len(answers) or len(golds) < 2:
+        return comparison
+    parts = [_decide_fraction(Comparison(*part)) for part in zip(golds, answers, strict=True)]
+    decided = [part.right for part in parts if isinstance(part, Verdict)]
+    return comparison.verdict(all(decided)) if not all(decided) or len(decided) == len(parts) else comparison
 
 
 def _decide_fraction(comparison: Comparison) -> Verdict | Comparison:

@@ -12,14 +12,18 @@ from functools import lru_cache
 from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify  # type: ignore[import-untyped]
-from sympy import Expr  # type: ignore[import-untyped]
+from sympy import Expr, Float, Symbol  # type: ignore[import-untyped]
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # else it warns once that its time-outs are off
 
 # Its grammar for antlr 4.9 reads no percentage, the one for 4.13 takes 50% for 50 as well as for 0.5.
 _PERCENTAGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s{0,9}\\?%")
-CLEAR = 1e-3
-"""Relative difference of constants that no rounding explains [ours]; math-verify rounds to six decimals."""
+CLEAR = 1e-5
+"""Absolute difference that no rounding explains [ours]: math-verify rounds to six decimals,"""
+CLEAR_OF_LARGE = 1e-9
+"""and relative difference, of numbers evaluated to 15 digits."""
+POINT, STEP = 0.7310585786, 0.4142135624
+"""Values of the first variable and from one to the next [ours]; arbitrary, positive."""
 _BOX_FIRST = [LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)]
 
 
@@ -33,14 +37,27 @@ def equivalent(gold: str, content: str) -> bool:
 
 
 def _clearly_different(gold: list[Any], answer: list[Any]) -> bool:
-    """Whether both are real constants that differ in the first digits: `verify` would try to simplify them."""
-    if not all(side and isinstance(side[0], Expr) and side[0].is_number for side in (gold, answer)):
+    """Whether both are expressions whose values at one point differ clearly: no simplifying makes them equal.
+
+    `verify` would try all the same, which takes most of its time on wrong answers.
+    """
+    pair = [side[0] for side in (gold, answer) if side]
+    # A symbol may be a word, which `verify` compares as text.
+    if len(pair) < 2 or any(not isinstance(side, Expr) or isinstance(side, Symbol) for side in pair):
         return False
+    names = sorted({symbol for side in pair for symbol in side.free_symbols}, key=str)
+    point = {symbol: Float(POINT + number * STEP) for number, symbol in enumerate(names)}
     try:
-        first, second = (float(side[0].evalf(15)) for side in (gold, answer))
-    except (TypeError, ValueError, OverflowError):  # complex, undefined, or beyond a float
+        first, second = (complex(side.evalf(15, subs=point)) for side in pair)
+    except (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ):  # undefined there, or no number at all
         return False
-    return abs(first - second) > CLEAR * (abs(first) + abs(second) + 1)
+    return abs(first - second) > CLEAR + CLEAR_OF_LARGE * (abs(first) + abs(second))
 
 
 def _parse(content: str) -> list[Any]:

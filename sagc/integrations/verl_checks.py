@@ -49,6 +49,8 @@ _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
         (0,),
         "verl's V1 replay buffer ignores it: set it to 0 and use +trainer.sagc.max_refill_rounds",
     ),
+    ("reward_model.reward_kwargs", ({},), "verl's V1 trainers ignore it: move it to reward.reward_kwargs"),
+    ("custom_reward_function.path", ("",), "verl's V1 trainers ignore it: use reward.custom_reward_function.path"),
 )
 """(key, allowed values, cure); a key that is missing or null is fine."""
 

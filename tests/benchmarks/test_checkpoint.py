@@ -12,8 +12,8 @@ from benchmarks.checkpoint import (
     Checkpoint,
     CheckpointError,
     checkpoint_step,
-    newest_checkpoint,
     read_checkpoint,
+    whole_checkpoints,
     write_checkpoint,
 )
 
@@ -31,14 +31,14 @@ def checkpoint(step: int) -> Checkpoint:
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert newest_checkpoint(tmp_path, damaged=refuse) is None
-    assert newest_checkpoint(tmp_path / "none", damaged=refuse) is None
+    assert next(whole_checkpoints(tmp_path, damaged=refuse), None) is None
+    assert next(whole_checkpoints(tmp_path / "none", damaged=refuse), None) is None
 
 
 def test_the_newest_comes_back_bit_for_bit_and_two_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 100):
         write_checkpoint(tmp_path, checkpoint(step))
-    path = newest_checkpoint(tmp_path, damaged=refuse)
+    path = next(whole_checkpoints(tmp_path, damaged=refuse), None)
     assert path is not None
     found = read_checkpoint(path)
     assert (found.step, found.state) == (100, checkpoint(100).state)
@@ -61,7 +61,7 @@ def test_a_damaged_file_is_named_and_the_one_before_it_is_used(tmp_path: Path, d
     newest = write_checkpoint(tmp_path, checkpoint(10))
     damage(newest)
     named: list[Path] = []
-    found = newest_checkpoint(tmp_path, damaged=named.append)
+    found = next(whole_checkpoints(tmp_path, damaged=named.append), None)
     assert found is not None
     assert checkpoint_step(found) == 5
     assert named == [newest]
@@ -70,7 +70,7 @@ def test_a_damaged_file_is_named_and_the_one_before_it_is_used(tmp_path: Path, d
 def test_a_half_written_file_of_a_killed_writer_is_passed_over(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, checkpoint(5))
     (tmp_path / "00000010.0123456789abcdef.tmp").write_bytes(b"half")
-    found = newest_checkpoint(tmp_path, damaged=refuse)
+    found = next(whole_checkpoints(tmp_path, damaged=refuse), None)
     assert found is not None
     assert checkpoint_step(found) == 5
 

@@ -229,7 +229,9 @@ def test_after_kill_9_the_run_stops_by_itself_and_the_same_command_completes(
     steps = len(read_run(folder).steps)
     time.sleep(1.0)
     assert len(read_run(folder).steps) == steps < 6
-    assert read_outcome(folder) is None
+    outcome = read_outcome(folder)
+    assert outcome is not None
+    assert (outcome.status, outcome.steps) == ("killed", steps)
 
     assert command(*asked, "--jobs", "3") == 0
     statuses = mlflow_statuses(runs_folder)

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
-from benchmarks.checkpoint import newest_checkpoint, read_checkpoint
+from benchmarks.checkpoint import read_checkpoint, whole_checkpoints
 from benchmarks.engines.protocol import EvaluationScores, Prompt, Rollouts, TrainBatch, TrainStats
 from benchmarks.loop import step_prompts, train
 from benchmarks.noise import Stream, generator
@@ -224,7 +224,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, stop: 
     whole, _ = run(policy, spec)
     first = ListSink(stop_after=stop)
     assert train(LengthEngine(), spec, policy, first, checkpoints=tmp_path).status == "killed"
-    path = newest_checkpoint(tmp_path, damaged=refuse)
+    path = next(whole_checkpoints(tmp_path, damaged=refuse), None)
     assert path is not None
     checkpoint = read_checkpoint(path)
     engine, second = LengthEngine(), ListSink()

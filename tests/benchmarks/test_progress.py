@@ -37,6 +37,7 @@ def record(step: int, infeasible: bool = False) -> StepRecord:
             "decision": {"group_size": 8, "num_prompts": None, "budget_infeasible": infeasible},
             "barrier_rollouts": [],
             "barrier_longest": [],
+            "refill_exhausted": False,
         }
     )
 

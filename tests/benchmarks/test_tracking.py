@@ -13,8 +13,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as MlflowRun
 
+from benchmarks.cursor import cursor_path
+from benchmarks.delivery import Delivery
 from benchmarks.metrics import ALWAYS, CONTROLLER, DUAL_VARIABLE, EVALUATION_ACCURACY, GROUP_SIZE, STRAGGLER_RATE
-from benchmarks.mirror import Delivery, Mirror
+from benchmarks.mirror import Mirror
 from benchmarks.processes import Stop
 from benchmarks.record import EvaluationRecord, Status, StepRecord, StepTiming
 from benchmarks.runner import Run, Runner
@@ -195,7 +197,7 @@ def test_a_number_that_mlflow_cannot_hold_is_counted_and_loses_no_other(runs_fol
     carry(runs_folder, run)
     steps = runs_folder.run(run.run_id) / STEPS
     steps.write_text(steps.read_text().replace('"loss":0.5', '"loss":NaN', 1))
-    runs_folder.cursor(run.run_id).unlink()
+    cursor_path(runs_folder, connect(runs_folder, "sagc-test").store, run.run_id).unlink()
     _, delivery = carry(runs_folder, run)
     assert (delivery.undelivered, delivery.refused) == (0, {"loss": 1})
     client, found = shown(runs_folder)

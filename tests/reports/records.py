@@ -8,9 +8,8 @@ straggle; everything else in the records follows from that. Accuracy does not ch
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
 from benchmarks.costs import modelled_seconds
 from benchmarks.record import EvaluationRecord, Outcome, StepRecord, StepTiming
+from benchmarks.settings import resolved_config
 from benchmarks.spec import EvaluationPlan, Horizon, RunSpec
 from benchmarks.store import CONFIG, RunWriter, write_json, write_outcome
 from sagc.config import SagcConfig
@@ -100,12 +100,7 @@ def write(root: Path, world: World) -> list[Path]:
 def write_run(root: Path, world: World, run: RunSpec) -> Path:
     """Write one finished run."""
     writer = RunWriter(root / run.run_id)
-    config = {
-        "spec": run.to_json(),
-        "algorithm": json.loads(json.dumps(asdict(ALGORITHMS[run.algorithm]))),
-        "config_hash": run.config_hash,
-    }
-    write_json(writer.folder / CONFIG, config)
+    write_json(writer.folder / CONFIG, resolved_config(run))
     prompts = rollouts = milestone = 0
     price, debt = world.initial_price, 0.0
     writer.evaluation(_evaluation(world, run, 0, 0, 0, 0))

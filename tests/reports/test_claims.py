@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.store import CONFIG, EVALUATIONS, OUTCOME, STEPS, read_json, write_json
+from benchmarks.store import CONFIG, EVALUATIONS, OUTCOME, STEPS, RecordError, read_json, write_json
 from reports import claims
 from reports.claims import BUDGET_AXES, CLAIMS, decide_claims
 from reports.runs import load
@@ -218,20 +218,22 @@ def test_a_nan_never_ranks_best_and_is_never_decided_from(tmp_path: Path) -> Non
     world = World(algorithms=("grpo",))
     folders = write(tmp_path, world)
     for folder in folders:
-        if "-static_4-" in folder.name:
-            path = folder / EVALUATIONS
-            path.write_text(path.read_text().replace('"right":[1,', '"right":[NaN,'))
         if "-sagc-torch_cpu-s0" in folder.name:
             path = folder / STEPS
             path.write_text(re.sub(r'"straggler_rate":[\d.]+', '"straggler_rate":NaN', path.read_text()))
     found = verdicts(folders, world)
     assert found["C2a", "grpo", "prompts"].verdict == "supported"
-    assert found["C2b", "grpo", "prompts"].verdict == "not decidable"
-    assert re.fullmatch(
-        r"accuracy of steady-grpo-static_4-.* is not a finite number", found["C2b", "grpo", "prompts"].reason
-    )
     assert found["C4", "grpo", "whole run"].verdict == "not decidable"
     assert found["C4", "grpo", "whole run"].reason.startswith("rate - budget is not a finite number in every seed: nan")
+
+
+def test_an_accuracy_that_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
+    world = World(algorithms=("grpo",))
+    folders = write(tmp_path, world)
+    path = next(folder for folder in folders if "-static_4-" in folder.name) / EVALUATIONS
+    path.write_text(path.read_text().replace('"right":[1,', '"right":[NaN,'))
+    with pytest.raises(RecordError, match=r"static_4-.*line 1 .*right must be a whole number"):
+        verdicts(folders, world)
 
 
 def test_the_source_table_shows_the_margins_that_are_used() -> None:

@@ -94,8 +94,9 @@ def test_nothing_to_report_is_refused() -> None:
 
 def test_a_folder_without_a_run_spec_is_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path, SMALL, spec(SMALL, "grpo", "sagc", 0))
-    write_json(folder / CONFIG, {"spec": {"engine": "torch_cpu"}})
-    with pytest.raises(RecordError, match="must hold a resolved run spec, got no 'task'"):
+    config = read_json(folder / CONFIG)
+    write_json(folder / CONFIG, {**config, "spec": {"engine": "torch_cpu"}})
+    with pytest.raises(RecordError, match="must be a run's configuration, got spec must have the field 'algorithm'"):
         load([folder])
 
 

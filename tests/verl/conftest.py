@@ -90,10 +90,7 @@ def fixed_prompts(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
     def attempt(number: int) -> Trained:
         folder = tmp_path_factory.mktemp(f"prompts-{number}") / "run"
-        micro = {
-            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 8,
-            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 16,
-        }
+        micro = ["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8"]
         horizon = Horizon(prompts=32, rollouts=256)
         settings = {"save_every": 1000, "overrides": micro}
         spec = tiny_spec("dapo", "sagc", horizon, settings, batch_policy="fixed_prompts", prompts_per_step=4)

@@ -125,12 +125,11 @@ def verl_spec(folder: Path) -> RunSpec:
         "evaluation_files": [str(folder / HELD_OUT)],
         "max_prompt_tokens": 64,
         "max_response_tokens": 64,
-        "samples_per_problem": 1,
         "save_every": -1,
-        "overrides": {
-            **spec.engine_settings["overrides"],
-            "actor_rollout_ref.model.tokenizer_path": str(folder / "tokenizer"),
-        },
+        "overrides": [
+            *spec.engine_settings["overrides"],
+            f"actor_rollout_ref.model.tokenizer_path={folder / 'tokenizer'}",
+        ],
     }
     return replace(
         spec,
@@ -138,6 +137,7 @@ def verl_spec(folder: Path) -> RunSpec:
         rollouts_per_step=32,
         controller=replace(spec.controller, rollouts_per_step=32),
         engine_settings=settings,
+        evaluation=replace(spec.evaluation, samples=1),
         training=replace(spec.training, learning_rate=1e-4),
     )
 

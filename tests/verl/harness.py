@@ -65,7 +65,7 @@ def tiny_spec(algorithm: str, arm: str, horizon: Horizon, engine_settings: dict[
     runs = plan(load_profile("verl-cpu", ENGINES), engines=ENGINES).runs
     spec = next(run.spec for run in runs if (run.spec.algorithm, run.spec.arm) == (algorithm, arm))
     merged = {**spec.engine_settings, **engine_settings}
-    merged["overrides"] = {**spec.engine_settings["overrides"], **engine_settings.get("overrides", {})}
+    merged["overrides"] = [*spec.engine_settings["overrides"], *engine_settings.get("overrides", [])]
     return replace(spec, horizon=horizon, engine_settings=merged, **changes)
 
 

@@ -35,7 +35,7 @@ def specs() -> list[RunSpec]:
             horizon=Horizon(prompts=STEPS * ROLLOUTS // 16, rollouts=STEPS * ROLLOUTS),
             rollouts_per_step=ROLLOUTS,
             controller=replace(run.spec.controller, rollouts_per_step=ROLLOUTS),
-            evaluation=EvaluationPlan(problems=256, final_problems=256, milestones=3),
+            evaluation=EvaluationPlan(problems=256, final_problems=256, samples=1, milestones=3),
         )
         for run in runs
     ]
@@ -52,9 +52,12 @@ def main() -> int:
     carried = carry_out(RunPlan(runs=runs), folder=folder, engines=ENGINES, jobs=1, suite=f"sagc-{NAME}", profile=NAME)
     built = build(run_folders(folder, NAME), folder.reproduction(NAME), planned)
     rose = True
-    for spec in planned:
+    for spec in planned if carried.exit_code == 0 else ():
         data = read_run(folder.run(spec.run_id))
-        first, last = (sum(record.right) / len(record.right) for record in (data.evaluations[0], data.evaluations[-1]))
+        first, last = (
+            sum(record.right) / (len(record.right) * record.samples)
+            for record in (data.evaluations[0], data.evaluations[-1])
+        )
         sizes = [record.group_size for record in data.steps]
         print(
             f"{spec.engine} {spec.arm}: {len(sizes)} steps, mean G {sum(sizes) / len(sizes):.1f}, "

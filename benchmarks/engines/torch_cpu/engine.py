@@ -6,6 +6,8 @@ policy and its optimizer are all that changes.
 
 from __future__ import annotations
 
+import math
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,7 +93,14 @@ class TorchStepEngine:
     def score(self, rollouts: Rollouts) -> NDArray[np.float64]:
         """See `StepEngine.score`."""
         groups = zip(rollouts.prompts, rollouts.tokens, strict=True)
-        return np.array([[self.task.verify(prompt, row) for row in group] for prompt, group in groups])
+        return np.array([[self._reward(prompt, row) for row in group] for prompt, group in groups])
+
+    def _reward(self, prompt: Prompt, response: NDArray[np.int64]) -> float:
+        try:
+            return self.task.verify(prompt, response)
+        except Exception:  # whatever a verifier raises at what a model wrote, it is no wrong answer
+            traceback.print_exc()
+            return math.nan
 
     def train(self, batch: TrainBatch, algorithm: AlgorithmSpec, step: int) -> TrainStats:
         """See `StepEngine.train`; a batch without a non-zero advantage leaves policy and optimizer as they were."""

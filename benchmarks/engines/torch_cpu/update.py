@@ -45,7 +45,7 @@ class _Tally:
     tokens: int = 0
     ratio_deviation_max: float = 0.0
 
-    def stats(self) -> TrainStats:
+    def stats(self, weights_finite: bool) -> TrainStats:
         if not self.losses:
             return TrainStats(optimizer_steps=0, loss=None, grad_norm=None, clip_frac=None, ratio_deviation_max=None)
         return TrainStats(
@@ -54,6 +54,7 @@ class _Tally:
             grad_norm=float(np.mean(self.grad_norms)),
             clip_frac=self.clipped / self.tokens,  # counts, not a mean of the mini-batches' shares
             ratio_deviation_max=self.ratio_deviation_max,
+            weights_finite=weights_finite,
         )
 
 
@@ -139,7 +140,7 @@ def update_policy(
         optimizer.step()
         tally.losses.append(loss)
         tally.grad_norms.append(float(norm))
-    return tally.stats()
+    return tally.stats(all(bool(parameter.isfinite().all()) for parameter in model.parameters()))
 
 
 def _accumulate(

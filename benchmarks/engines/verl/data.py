@@ -1,7 +1,8 @@
 """Training and evaluation rows in the form that verl's data set reads, written as parquet.
 
     python -m benchmarks.engines.verl.data steady --seed 0 --prompts 4096 --held-out 64 --out DIR
-    python -m benchmarks.engines.verl.data dapo_math --source FILE.parquet --against FILE.jsonl ... --out DIR
+    python -m benchmarks.engines.verl.data evaluation --out data/evaluation
+    python -m benchmarks.engines.verl.data dapo_math --source DAPO-Math-17k.parquet --out data/dapo_math
 
 A row has `data_source`, `prompt` (chat messages), `reward_model.ground_truth` and `extra_info`.
 """
@@ -19,14 +20,20 @@ from typing import Any
 
 from benchmarks.engines.protocol import Prompt
 from benchmarks.engines.verl.rewards import ANSWER_TYPE
+from benchmarks.evaluation.problems import LoadOptions, load_problems
+from benchmarks.evaluation.prompts import BOXED, ask
+from benchmarks.evaluation.sets import select
 from benchmarks.store import write_json
 from benchmarks.tasks import TASKS
 from benchmarks.tasks.modular_chain import ChainTask, decode
 from sagc.errors import ConfigError, unknown_name
 
 TRAIN, HELD_OUT, COUNTS = "train.parquet", "held_out.parquet", "counts.json"
-DAPO_MATH = "dapo_math"
-INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+DAPO_MATH, EVALUATION = "dapo_math", "evaluation"
+PERMUTATION_SEED = 0
+"""Of the options of multiple choice: one order throughout training, so that evaluations can be compared."""
+FIVE_SETS = ("aime_2023", "aime_2024", "aime_2025", "amc_2023_40", "gpqa_diamond")
+"""What training is evaluated on, and decontaminated against."""
 NGRAM = 8
 """Words in a row that two statements must share to count as the same problem (as open-r1 does)."""
 _ANSWER_FORM = re.compile(
@@ -128,7 +135,7 @@ def clean(rows: Iterable[Mapping[str, Any]], against: Iterable[str]) -> tuple[li
         elif not re.fullmatch(r"-?\d+", gold):
             unreadable += 1
         else:
-            text = f"{statement}\n\n{INSTRUCTION}"
+            text = f"{statement}\n\n{BOXED}"
             kept.append(row(DAPO_MATH, text, gold, index=len(kept), split="train", answer_type="integer"))
         seen.add(words)
     counts = CleaningCounts(
@@ -197,26 +204,34 @@ def prepare_chain(task_name: str, seed: int, prompts: int, held_out: int, folder
     write_rows(folder / HELD_OUT, held_out_rows(task, held_out))
 
 
-def prepare_dapo_math(source: Path, against: Sequence[Path], folder: Path) -> CleaningCounts:
+def prepare_evaluation(names: Sequence[str], options: LoadOptions, folder: Path) -> None:
+    """Write evaluation sets to `folder`, a file each, with the prompts of `benchmarks evaluate`.
+
+    Raises:
+        ConfigError, SetError: on an unknown set, or one that cannot be loaded or is not what it should be.
+    """
+    for chosen in select(names):
+        questions = [ask(chosen, problem, PERMUTATION_SEED) for problem in load_problems(chosen, options)]
+        rows = [
+            row(chosen.name, asked.text, asked.gold, index=index, split="evaluation", answer_type=chosen.answer_type)
+            for index, asked in enumerate(questions)
+        ]
+        write_rows(folder / f"{chosen.name}.parquet", rows)
+
+
+def prepare_dapo_math(source: Path, against: Mapping[str, Sequence[str]], folder: Path) -> CleaningCounts:
     """Write the cleaned training set to `folder`, with its counts.
 
     Args:
         source: DAPO-Math-17k as published (parquet or jsonl).
-        against: files of the evaluation sets, each row with a `problem`, `question` or `Question`.
+        against: evaluation set -> its statements.
         folder: where to.
     """
-    statements = [_statement(item, path) for path in against for item in read_rows(path)]
-    rows, counts = clean(read_rows(source), statements)
+    rows, counts = clean(read_rows(source), [text for statements in against.values() for text in statements])
     write_rows(folder / TRAIN, rows)
-    write_json(folder / COUNTS, {**asdict(counts), "decontaminated_against": [path.name for path in against]})
+    sizes = {name: len(statements) for name, statements in against.items()}
+    write_json(folder / COUNTS, {**asdict(counts), "decontaminated_against": sizes})
     return counts
-
-
-def _statement(item: Mapping[str, Any], path: Path) -> str:
-    for key in ("problem", "question", "Question"):
-        if key in item:
-            return str(item[key])
-    raise ConfigError(f"{path.name} must have a column problem or question, got {', '.join(item)}; rename it")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -229,15 +244,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chain.add_argument("--prompts", type=int, default=8192)
         chain.add_argument("--held-out", type=int, default=256)
         chain.add_argument("--out", type=Path, required=True)
-    questions = commands.add_parser(DAPO_MATH, help="DAPO-Math-17k, de-duplicated and decontaminated")
-    questions.add_argument("--source", type=Path, required=True)
-    questions.add_argument("--against", type=Path, nargs="+", required=True, help="files of the evaluation sets")
-    questions.add_argument("--out", type=Path, required=True)
+    for name, what in ((EVALUATION, "evaluation sets"), (DAPO_MATH, "DAPO-Math-17k, cleaned")):
+        questions = commands.add_parser(name, help=what)
+        questions.add_argument("--sets", default=",".join(FIVE_SETS), help="evaluation sets (default: %(default)s)")
+        questions.add_argument("--data", type=Path, help="a folder with a file per set, instead of the Hub")
+        questions.add_argument("--gold-format", default="integer", help="how the files in --data write integers")
+        questions.add_argument("--out", type=Path, required=True)
+        if name == DAPO_MATH:
+            questions.add_argument("--source", type=Path, required=True, help="the published set, parquet or jsonl")
     given = parser.parse_args(arguments)
-    if given.what == DAPO_MATH:
-        print(json.dumps(asdict(prepare_dapo_math(given.source, given.against, given.out))))
-    else:
+    if given.what in TASKS:
         prepare_chain(given.what, given.seed, given.prompts, given.held_out, given.out)
+        return
+    names, options = given.sets.split(","), LoadOptions(data=given.data, gold_format=given.gold_format)
+    if given.what == EVALUATION:
+        prepare_evaluation(names, options, given.out)
+        return
+    against = {item.name: [p.statement for p in load_problems(item, options)] for item in select(names)}
+    print(json.dumps(asdict(prepare_dapo_math(given.source, against, given.out))))
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ class VerlEngine:
             cpu_s=progress.cpu_s + progress.evaluation_s * settings.devices,
             wall_s=time.perf_counter() - began,
             evaluation_cpu_s=progress.evaluation_s * settings.devices,
-            provenance={"engine": progress.started or {}, "command": command},
+            provenance={"engine": {**(progress.started or {}), "command": command}},
         )
 
 

@@ -78,11 +78,12 @@ def overrides(spec: RunSpec, policy: Policy[Any], settings: VerlEngineSettings, 
         **_training(spec, settings),
         **_data(spec, settings, paths),
         **_trainer(spec, settings, paths),
-        **settings.overrides,
         **_policy(policy),
         **_controller(spec),
     }
-    return [f"{key}={literal(value)}" for key, value in values.items()]
+    lines = {key: literal(value) for key, value in values.items()}
+    lines |= dict(line.split("=", 1) for line in settings.overrides)  # Hydra takes each key once: the profile's wins
+    return [f"{key}={value}" for key, value in lines.items()]
 
 
 def nominal_batch(spec: RunSpec) -> tuple[int, int, int]:
@@ -178,7 +179,7 @@ def _training(spec: RunSpec, settings: VerlEngineSettings) -> dict[str, Any]:
         "actor_rollout_ref.rollout.top_p": 1.0,
         "actor_rollout_ref.rollout.top_k": -1,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
-        "actor_rollout_ref.rollout.val_kwargs.n": settings.samples_per_problem,
+        "actor_rollout_ref.rollout.val_kwargs.n": spec.evaluation.samples,
         "actor_rollout_ref.rollout.val_kwargs.temperature": settings.evaluation_temperature,
         "actor_rollout_ref.rollout.val_kwargs.do_sample": settings.evaluation_temperature > 0,
     }

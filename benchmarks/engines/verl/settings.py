@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from sagc.checks import real, whole
@@ -29,8 +29,6 @@ class VerlEngineSettings:
     train_files: tuple[str, ...] = ()
     """Parquet files as `benchmarks.engines.verl.data` writes them; empty: made from the task."""
     evaluation_files: tuple[str, ...] = ()
-    samples_per_problem: int = 1
-    """k of avg@k at each evaluation."""
     evaluation_temperature: float = 1.0
     max_prompt_tokens: int
     max_response_tokens: int
@@ -44,14 +42,20 @@ class VerlEngineSettings:
     """Least free space for checkpoints; the preflight checks it."""
     gpu_hours_per_run: float = 0.0
     """Estimate, shown by a dry run; 0 on a CPU."""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    """verl's own keys, as they stand in its config tree; ``+`` before a key that the tree does not have."""
+    overrides: tuple[str, ...] = ()
+    """verl's own command line, ``key=value`` each; ``+`` before a key that its config tree does not have."""
 
     def __post_init__(self) -> None:
         if self.hardware not in ("cpu", "gpu"):
             raise unknown_name("engine_settings.hardware", self.hardware, ("cpu", "gpu"))
-        for name in ("gpus_per_node", "nodes", "samples_per_problem", "max_prompt_tokens", "max_response_tokens"):
+        for name in ("gpus_per_node", "nodes", "max_prompt_tokens", "max_response_tokens"):
             whole(f"engine_settings.{name}", getattr(self, name))
+        for line in self.overrides:
+            if "=" not in str(line):
+                raise ConfigError(
+                    f"engine_settings.overrides must be lines of key=value, got {line!r}; write e.g. "
+                    "'actor_rollout_ref.rollout.name=vllm'"
+                )
         real("engine_settings.evaluation_temperature", self.evaluation_temperature, "at least 0", lambda x: x >= 0)
 
     @property

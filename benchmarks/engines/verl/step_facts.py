@@ -34,6 +34,8 @@ class ScoredRollout:
     right: float
     penalty: float
     truncated: bool
+    failed: bool
+    """It could not be scored, and counts as wrong."""
 
 
 def step_record(
@@ -118,6 +120,7 @@ def step_record(
         clip_frac=_finite(metrics.get("actor/pg_clipfrac")),
         ratio_deviation_max=ratio_deviation_max,
         refill_exhausted=refill_exhausted,
+        reward_errors=sum(item.failed for item in rollouts),
     )
 
 

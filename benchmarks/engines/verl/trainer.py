@@ -234,5 +234,6 @@ def by_group(keys: list[str], rewards: list[float], extras: list[dict[str, float
             right=extra["acc"],
             penalty=extra["overlong_penalty"],
             truncated=bool(extra["truncated"]),
+            failed=bool(extra["scorer_failed"]),
         )
     return {uid: [scores[number] for number in sorted(scores)] for uid, scores in sessions.items()}

@@ -47,7 +47,9 @@ def check(examples: int) -> None:
         @given(st.lists(ITEMS, min_size=AT_ONCE, max_size=AT_ONCE))
         def score_them(drawn: list[tuple[tuple[str, str], str]]) -> None:
             items = [(kind, gold, output) for (kind, gold), output in drawn]
-            pool.score_many([("latex", "1/2", "\\boxed{0.5}"), ("latex", "1/4", "\\boxed{0.25}")])  # workers are up
+            pool.score_many(
+                [("latex", rf"\sqrt{{{n}}}", rf"\boxed{{{n}^{{1/2}}}}") for n in range(2, 12)]
+            )  # both are up
             began = time.monotonic()
             verdicts = pool.score_many(items)
             timeouts = sum(verdict.status == "timeout" for verdict in verdicts)

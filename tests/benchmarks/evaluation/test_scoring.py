@@ -22,8 +22,10 @@ from benchmarks.evaluation.scoring import score, score_in_this_process
 from benchmarks.evaluation.symbolic import equivalent
 from sagc.errors import ConfigError
 
-THIRD = ("latex", r"\frac{1}{3}", r"$\boxed{\frac{2}{6}}$")
-"""B32: needs math-verify, so it is right only where the worker can be reached."""
+ROOT = ("latex", r"\frac{\sqrt{3}}{3}", r"$\boxed{\frac{1}{\sqrt{3}}}$")
+"""Needs math-verify, so it is right only where a worker can be reached."""
+UP = [("latex", rf"\sqrt{{{n}}}", rf"\boxed{{{n}^{{1/2}}}}") for n in range(2, 12)]
+"""Enough for both workers of a pool to start."""
 TOWER = r"\boxed{9^{9^{9^{9}}}}"
 
 
@@ -61,12 +63,13 @@ def in_task(call: Callable[[], Verdict]) -> Verdict:
 
 @pytest.mark.parametrize("run", [lambda call: call(), in_thread, in_task], ids=["main", "thread", "asyncio"])
 def test_scores_the_same_from_everywhere(run: Callable[[Callable[[], Verdict]], Verdict]) -> None:
-    assert run(lambda: score(*THIRD)) == Verdict(True, "answered", r"\frac{1}{3}")
-    assert run(lambda: score("latex", r"\frac{1}{3}", r"\boxed{\frac{1}{4}}")).right is False
+    assert run(lambda: score(*ROOT)) == Verdict(True, "answered", ROOT[1])
+    assert run(lambda: score("latex", ROOT[1], r"\boxed{\sqrt{2}}")).right is False
+    assert run(lambda: score("latex", r"\frac{1}{3}", r"$\boxed{\frac{1}{3}}$")).right  # B32
 
 
 def _report(results: multiprocessing.Queue[Verdict]) -> None:
-    results.put(score(*THIRD))
+    results.put(score(*ROOT))
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
@@ -74,15 +77,15 @@ def _report(results: multiprocessing.Queue[Verdict]) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_scores_the_same_from_a_child_process(method: str, daemon: bool) -> None:
     """As in a Ray actor; a forked child must not share the parent's worker, and a daemon may start one too."""
-    score(*THIRD)  # the parent has a worker already
+    score(*ROOT)  # the parent has a worker already
     context = multiprocessing.get_context(method)
     results = context.Queue()
     child = context.Process(target=_report, args=(results,), daemon=daemon)  # type: ignore[attr-defined]
     child.start()
-    assert results.get(timeout=60) == Verdict(True, "answered", r"\frac{1}{3}")
+    assert results.get(timeout=60) == Verdict(True, "answered", ROOT[1])
     child.join(timeout=30)
     assert child.exitcode == 0
-    assert score(*THIRD).right  # the parent's worker lives on
+    assert score(*ROOT).right  # the parent's worker lives on
 
 
 def test_leaves_the_callers_alarm_alone() -> None:
@@ -90,7 +93,7 @@ def test_leaves_the_callers_alarm_alone() -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: fired.append(True))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        score(*THIRD)
+        score(*ROOT)
         deadline = time.monotonic() + 5
         while not fired and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -101,15 +104,15 @@ def test_leaves_the_callers_alarm_alone() -> None:
 
 def test_in_this_process_it_needs_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "COMMAND", ("/nowhere",))
-    assert score_in_this_process(*THIRD) == Verdict(True, "answered", r"\frac{1}{3}")
+    assert score_in_this_process(*ROOT) == Verdict(True, "answered", ROOT[1])
     assert score("integer", "70", r"\boxed{70}").right
 
 
 def test_a_hanging_answer_ends_at_its_limit_and_costs_its_neighbours_nothing() -> None:
     """verl#5839: [tower, 1, 2, 3] with two workers and a budget of 3 s."""
-    items = [("latex", "70", TOWER), *(("latex", f"{n}/7", rf"\boxed{{\frac{{{n}}}{{7}}}}") for n in (1, 2, 3))]
+    items = [("latex", "70", TOWER), *UP[:3]]
     with ScoringPool(workers=2, limit_s=3) as pool:
-        pool.score_many([("latex", "1/2", r"\boxed{0.5}"), ("latex", "1/4", r"\boxed{0.25}")])  # both have started
+        pool.score_many(UP)
         ended: list[float] = []
         began = time.monotonic()
         verdicts = pool.score_many(items, lambda count: ended.extend([time.monotonic() - began] * count))
@@ -152,7 +155,7 @@ def _of(worker: Worker, child: psutil.Process) -> bool:
 def test_a_worker_that_cannot_start_is_a_loud_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "COMMAND", (sys.executable, "-c", "raise SystemExit(3)"))
     with ScoringPool(workers=1) as pool, pytest.raises(ScorerError, match="must start, got code 3; run"):
-        pool.score_many([THIRD])
+        pool.score_many([ROOT])
 
 
 def test_a_hanging_worker_dies_with_its_killed_parent(tmp_path: Path) -> None:
@@ -175,14 +178,14 @@ def test_a_hanging_worker_dies_with_its_killed_parent(tmp_path: Path) -> None:
 def test_no_process_is_left_behind() -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with ScoringPool(workers=2, limit_s=0.5) as pool:
-        pool.score_many([("latex", "70", TOWER), THIRD, ("latex", "1/7", r"\boxed{2/14}")])
+        pool.score_many([("latex", "70", TOWER), ROOT, UP[0]])
         assert {child.pid for child in psutil.Process().children(recursive=True)} > before
     assert {child.pid for child in psutil.Process().children(recursive=True)} == before
 
 
 def test_progress_counts_every_item_once(pool: ScoringPool) -> None:
     counts: list[int] = []
-    items = [THIRD, THIRD, ("integer", "1", r"\boxed{1}"), ("choice", "A", "Answer: A")]
+    items = [ROOT, ROOT, ("integer", "1", r"\boxed{1}"), ("choice", "A", "Answer: A")]
     assert all(verdict.right for verdict in pool.score_many(items, counts.append))
     assert sum(counts) == len(items)
 

@@ -135,6 +135,11 @@ def test_bad_settings_of_our_own_say_what_to_do(changes: dict[str, Any], text: s
         ({"trainer__v1__sampler__custom_sampler__path": "mine.py"}, "custom_sampler.path must be"),
         ({"algorithm__filter_groups__max_num_gen_batches": 10}, "use .trainer.sagc.max_refill_rounds"),
         (
+            {"reward_model__reward_kwargs": {"overlong_buffer_cfg": {"enable": True}}},
+            r"move it to reward\.reward_kwargs",
+        ),
+        ({"custom_reward_function__path": "mine.py"}, r"use reward\.custom_reward_function\.path"),
+        (
             {"reward__reward_kwargs": {"overlong_buffer_cfg": {"enable": True}, "max_resp_len": 100}},
             r"max_resp_len must be at least data.max_response_length \(128\), got 100",
         ),

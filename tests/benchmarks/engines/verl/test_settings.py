@@ -10,9 +10,9 @@ from sagc.errors import ConfigError
 TABLE: dict[str, Any] = {"hardware": "gpu", "gpus_per_node": 8, "max_prompt_tokens": 512, "max_response_tokens": 1024}
 
 
-def test_the_defaults_are_one_node_and_one_sample() -> None:
+def test_the_defaults_are_one_node_and_no_checkpoints() -> None:
     settings = VerlEngineSettings.from_mapping(TABLE)
-    assert (settings.devices, settings.samples_per_problem, settings.save_every) == (8, 1, -1)
+    assert (settings.devices, settings.save_every) == (8, -1)
     assert VerlEngineSettings.from_mapping({**TABLE, "nodes": 2}).devices == 16
 
 
@@ -21,6 +21,7 @@ def test_the_defaults_are_one_node_and_one_sample() -> None:
     [
         ({"hardwear": "gpu"}, "did you mean 'hardware'"),
         ({"hardware": "tpu"}, "engine_settings.hardware must be a known name, got 'tpu'"),
+        ({"overrides": ["trainer.device"]}, "must be lines of key=value, got 'trainer.device'"),
         ({"nodes": 0}, "engine_settings.nodes must be a whole number from 1"),
         ({"evaluation_temperature": -1.0}, "evaluation_temperature must be a finite number at least 0"),
     ],

@@ -10,8 +10,8 @@ from benchmarks.store import RecordError
 from sagc.integrations.verl_ledger import StepLedger
 
 
-def scored(right: float, penalty: float = 0.0, truncated: bool = False) -> ScoredRollout:
-    return ScoredRollout(reward=right + penalty, right=right, penalty=penalty, truncated=truncated)
+def scored(right: float, penalty: float = 0.0, truncated: bool = False, failed: bool = False) -> ScoredRollout:
+    return ScoredRollout(reward=right + penalty, right=right, penalty=penalty, truncated=truncated, failed=failed)
 
 
 def three_waves() -> tuple[StepLedger, dict[str, list[ScoredRollout]]]:
@@ -93,6 +93,12 @@ def test_trained_tokens_are_those_with_an_advantage() -> None:
 def test_a_loss_that_is_not_finite_is_left_out() -> None:
     step = record(metrics={"actor/pg_loss": float("nan"), "actor/grad_norm": float("inf")})
     assert (step.loss, step.grad_norm, step.clip_frac) == (None, None, None)
+
+
+def test_what_could_not_be_scored_is_counted_apart() -> None:
+    ledger, scores = three_waves()
+    scores["e"][1] = scored(0, failed=True)
+    assert record(ledger=ledger, scores=scores).reward_errors == 1
 
 
 def test_a_failed_group_counts_and_is_empty() -> None:
