@@ -31,11 +31,15 @@ ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "runs"
 PYTHON = "3.11"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+FAST = "not slow and not reliability and not soak"
+"""Marks of the tests that a developer runs all the time."""
 GPU_PROFILES = ("gpu-1", "gpu-8")
-GPU_REFUSAL = (
-    "the GPU profile is not part of this version yet; "
-    "nox -s reproduce -- --profile cpu runs the CPU profile on this machine"
+NO_GPU = (
+    "a GPU profile needs an NVIDIA driver that answers, and none does; add --dry-run to see what it would start, "
+    "or take --profile cpu"
 )
+VERL_PYTHON = "SAGC_VERL_PYTHON"
+"""Names the interpreter of the verl environment to the suite, which itself runs in the cpu environment."""
 RESOLVES = {"cpu": "cpu", "eval": "cpu", "report": "cpu", "verl": "verl-cpu"}
 """Extra -> its constraints file. Not verl-gpu, which takes several GB: tests/test_constraints.py compares its pins."""
 
@@ -47,7 +51,11 @@ class Environment(NamedTuple):
     groups: tuple[str, ...]
 
 
-ENVIRONMENTS = {"cpu": Environment(extras=("cpu", "eval", "report"), groups=("tests", "types"))}
+ENVIRONMENTS = {
+    "cpu": Environment(extras=("cpu", "eval", "report"), groups=("tests", "types")),
+    "verl-cpu": Environment(extras=("verl",), groups=("tests",)),
+    "verl-gpu": Environment(extras=("verl-gpu",), groups=()),
+}
 
 
 class Choice(NamedTuple):
@@ -58,14 +66,19 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(gpus: int, profile: str | None = None) -> Choice:
-    """The one decision: environment and profile, from the GPUs that answer or the profile that was asked for."""
+def choose(gpus: int, profile: str | None = None, dry_run: bool = False) -> Choice:
+    """The one decision: environment and profile, from the GPUs that answer or the profile that was asked for.
+
+    A dry run without a GPU composes the same configs with verl's CPU environment.
+    """
     reason = f"{gpus} NVIDIA GPUs answer" if gpus else "no NVIDIA driver answers"
     if profile is None:
         profile = "gpu-8" if gpus >= 8 else "gpu-1" if gpus else "cpu"
     else:
         reason = "asked for by --profile"
-    return Choice("verl-gpu" if profile in GPU_PROFILES else "cpu", profile, reason)
+    if profile in GPU_PROFILES:
+        return Choice("verl-cpu" if dry_run and not gpus else "verl-gpu", profile, reason)
+    return Choice("verl-cpu" if profile == "verl-cpu" else "cpu", profile, reason)
 
 
 def count_gpus() -> int:
@@ -157,7 +170,13 @@ def environment_python(session: nox.Session, name: str) -> str:
     return str(python)
 
 
-def run_cpu(session: nox.Session, *arguments: str, keep_tracking: bool = False, patient: bool = False) -> None:
+def run_cpu(
+    session: nox.Session,
+    *arguments: str,
+    keep_tracking: bool = False,
+    patient: bool = False,
+    verl: str | None = None,
+) -> None:
     """Run a Python command in the cpu environment.
 
     Args:
@@ -165,17 +184,20 @@ def run_cpu(session: nox.Session, *arguments: str, keep_tracking: bool = False, 
         arguments: what follows `python`.
         keep_tracking: whether the user's MLFLOW_TRACKING_* reach it.
         patient: on Ctrl-C wait until the command has closed its runs; nox would end it after half a second.
+        verl: the environment that its verl processes run in; None: it starts none.
     """
     python = environment_python(session, "cpu")
     env = mlflow_variables(os.environ, keep_tracking=keep_tracking)
+    if verl is not None:
+        env[VERL_PYTHON] = environment_python(session, verl)
     grace = None if patient else 5.0
     session.run(python, *arguments, env=env, external=True, interrupt_timeout=grace)
 
 
-def reproduction(session: nox.Session, profile: str, arguments: Sequence[str]) -> None:
-    """`python -m benchmarks reproduce` of a profile on the CPU."""
+def reproduction(session: nox.Session, profile: str, arguments: Sequence[str], verl: str | None = None) -> None:
+    """`python -m benchmarks reproduce` of a profile."""
     command = ("-m", "benchmarks", "reproduce", "--profile", profile, *arguments)
-    run_cpu(session, *command, keep_tracking=True, patient=True)
+    run_cpu(session, *command, keep_tracking=True, patient=True, verl=verl)
 
 
 @nox.session(python=PYTHON)
@@ -196,7 +218,19 @@ def types(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """The fast tests; `-- -m slow` runs the slow ones, `-- -k NAME` picks by name."""
-    run_cpu(session, "-m", "pytest", "-m", "not slow", *session.posargs)
+    run_cpu(session, "-m", "pytest", "-m", FAST, *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def reliability(session: nox.Session) -> None:
+    """Kills, damage, full disks, a store that is away, malicious files: a reproduction survives them."""
+    run_cpu(session, "-m", "pytest", "-m", "reliability", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def soak(session: nox.Session) -> None:
+    """The same at length, over half an hour: 50 kills, a real MLflow server that dies, a lock of a minute."""
+    run_cpu(session, "-m", "pytest", "-m", "soak", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -209,11 +243,12 @@ def smoke(session: nox.Session) -> None:
 def reproduce(session: nox.Session) -> None:
     """The main job: every arm, task and seed of this machine's profile; `-- --profile NAME` picks another profile."""
     asked, others = take_option(session.posargs, "--profile")
-    choice = choose(count_gpus(), asked)
+    gpus = count_gpus()
+    choice = choose(gpus, asked, dry_run="--dry-run" in others)
     session.log(f"environment {choice.environment}, profile {choice.profile} ({choice.reason})")
-    if choice.environment != "cpu":
-        session.error(GPU_REFUSAL)
-    reproduction(session, choice.profile, others)
+    if choice.environment == "verl-gpu" and not gpus:
+        session.error(NO_GPU)
+    reproduction(session, choice.profile, others, verl=None if choice.environment == "cpu" else choice.environment)
 
 
 @nox.session(venv_backend="none")
@@ -246,6 +281,27 @@ def ui(session: nox.Session) -> None:
     server = ("-m", "mlflow", "server", "--workers", "1", "--backend-store-uri", store, "--port", port)
     # Last, so that no argument opens it to other machines.
     run_cpu(session, *server, *others, "--host", "127.0.0.1")
+
+
+@nox.session(venv_backend="none")
+def tests_verl(session: nox.Session) -> None:
+    """The tests that need verl: real runs of its whole stack on a CPU, checkpoint and kill included."""
+    python = environment_python(session, "verl-cpu")
+    env = mlflow_variables(os.environ, keep_tracking=False) | {"SAGC_TEST_CACHE": str(RUNS / ".cache")}
+    session.run(python, "-m", "pytest", "-W", "default", "-s", "tests/verl", *session.posargs, env=env, external=True)
+
+
+@nox.session(venv_backend="none")
+def smoke_verl(session: nox.Session) -> None:
+    """SAGC and its shuffle through verl's whole stack on a CPU, logged and summarised."""
+    arms = ("--algorithms", "grpo", "--arms", "sagc,shuffled_sagc", "--jobs", "1")
+    reproduction(session, "verl-cpu", [*arms, *session.posargs], verl="verl-cpu")
+
+
+@nox.session(venv_backend="none")
+def learn_verl(session: nox.Session) -> None:
+    """SAGC and static 8 learn the tiny task through verl on a CPU, 30 steps each, beside the torch engine."""
+    run_cpu(session, "-m", "tests.verl.learning", *session.posargs, patient=True, verl="verl-cpu")
 
 
 @nox.session(python=PYTHON)

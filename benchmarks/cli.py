@@ -9,8 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.commands import Parts, Reports, archive, list_tables, report, reproduce, run, sweep, sync_mlflow
+from benchmarks.commands import (
+    Parts,
+    Reports,
+    archive,
+    list_tables,
+    log_evaluation,
+    report,
+    reproduce,
+    run,
+    sweep,
+    sync_mlflow,
+)
 from benchmarks.engines import ENGINES, EngineFactory
+from benchmarks.evaluation.cli import add_commands as add_evaluation
 from benchmarks.provenance import usable_cores
 from benchmarks.reproduction import BAD_INPUT
 from benchmarks.settings import SECTIONS, Overrides
@@ -79,6 +91,8 @@ def parser() -> Parser:
     _add_sweep(commands)
     _add_archive(commands)
     _add_sync(commands)
+    add_evaluation(commands, log_evaluation)
+    root.set_defaults(command=lambda arguments, parts: arguments.func(arguments))  # of the evaluation's commands
     return root
 
 
@@ -131,6 +145,11 @@ def _add_reproduce(commands: Any) -> None:
             help=f"only these {name}; one that the profile does not hold is added to all that is left of it",
         )
     command.add_argument("--plan", action="store_true", help="show what would run, and run nothing")
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="compose and validate every command of an engine that starts processes, and run nothing",
+    )
     _add_places(command)
 
 

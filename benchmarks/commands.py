@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from baselines.algorithms import ALGORITHMS, AlgorithmSpec
 from baselines.arms import ARMS
-from benchmarks.engines import EngineFactory
+from benchmarks.engines import DRY_RUNS, EngineFactory
 from benchmarks.progress import plan_lines
 from benchmarks.provenance import ROOT
 from benchmarks.reproduction import (
@@ -22,6 +22,7 @@ from benchmarks.reproduction import (
     asked_before,
     carry_out,
     run_folders,
+    show_evaluation,
     show_report,
 )
 from benchmarks.runs_folder import PLAN, RunsFolder
@@ -155,6 +156,10 @@ def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
     if arguments.plan:
         print("\n".join([*(f"note: {note}" for note in planned.notes), *plan_lines(planned.runs)]))
         return 0
+    if arguments.dry_run:
+        check_names("engine with a dry run", [profile.engine], DRY_RUNS)
+        print(DRY_RUNS[profile.engine]([run.spec for run in planned.runs], folder.path))
+        return 0
     carried = carry_out(
         planned,
         folder=folder,
@@ -203,6 +208,14 @@ def archive(arguments: argparse.Namespace, parts: Parts) -> int:
     )
     print("\n".join(str(file) for file in kept.files))
     return 0
+
+
+def log_evaluation(folder: Path, config: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+    """Show a finished evaluation in MLflow; its folder holds the same, whatever MLflow says."""
+    try:
+        show_evaluation(RunsFolder(folder.parent.resolve()), folder, config, metrics)
+    except Exception as error:  # whatever MLflow raises: an evaluation is not lost to a store that is away
+        print(f"note: MLflow did not take it ({str(error).splitlines()[0][:200]})")
 
 
 def sync_mlflow(arguments: argparse.Namespace, parts: Parts) -> int:

@@ -1,6 +1,7 @@
 """The folder of all runs, and what stands in it beside the run folders, which hold records and nothing else.
 
 <run_id>/                          see `benchmarks.store`
+eval-<model>-<seed>-<digest>/      see `benchmarks.evaluation.run`
 reproduction-<profile>/plan.json   the planned runs and how far each is
 .cache/                            warm starts
 .logs/<run_id>.txt                 what the run's process printed, its traceback included
@@ -22,6 +23,8 @@ from pathlib import Path
 from benchmarks.store import CONFIG
 from sagc.errors import ConfigError
 
+EVALUATION = "eval-"
+"""How the folders of evaluations on public sets begin; `benchmarks.evaluation.run` says what is in them."""
 PLAN = "plan.json"
 
 
@@ -48,7 +51,8 @@ class RunsFolder:
 
     def runs(self) -> list[Path]:
         """The folder of every run that has begun, by name."""
-        return sorted(path.parent for path in self.path.glob(f"[!.]*/{CONFIG}"))
+        found = (path.parent for path in self.path.glob(f"[!.]*/{CONFIG}"))
+        return sorted(folder for folder in found if not folder.name.startswith(EVALUATION))
 
     def reproduction(self, profile: str) -> Path:
         """The folder of one reproduction: its plan and its report."""

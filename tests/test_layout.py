@@ -87,5 +87,6 @@ def test_folders_of_packages_are_packages() -> None:
 def test_tests_mirror_the_tree() -> None:
     tests = ROOT / "tests"
     mirrored = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    mirrored.remove(Path("reliability"))  # breaks the whole, not one of its modules
     mirrored.remove(Path("verl"))  # what needs verl is tested in an environment of its own, under fewer conftests
     assert [str(folder) for folder in mirrored if not (ROOT / folder).is_dir()] == []

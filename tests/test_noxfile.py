@@ -12,7 +12,10 @@ import noxfile
 from noxfile import Choice, choose, count_gpus, mlflow_variables, sqlite_file, take_option, unpinned
 
 ROOT = Path(__file__).parents[1]
-SESSIONS = ("lint", "types", "tests", "smoke", "reproduce", "bench", "report", "ui", "resolve")
+SESSIONS = (
+    *("lint", "types", "tests", "reliability", "soak", "smoke", "reproduce", "bench", "report", "ui", "resolve"),
+    *("tests_verl", "smoke_verl", "learn_verl"),
+)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,20 @@ def test_environment_and_profile_follow_the_gpus_unless_a_profile_is_asked_for(
     gpus: int, profile: str | None, environment: str, chosen: str
 ) -> None:
     assert choose(gpus, profile)[:2] == (environment, chosen)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "profile", "environment"),
+    [
+        (0, "gpu-1", "verl-cpu"),
+        (0, "gpu-8", "verl-cpu"),
+        (8, None, "verl-gpu"),
+        (0, None, "cpu"),
+        (0, "verl-cpu", "verl-cpu"),
+    ],
+)
+def test_a_dry_run_without_a_gpu_takes_verl_s_cpu_environment(gpus: int, profile: str | None, environment: str) -> None:
+    assert choose(gpus, profile, dry_run=True).environment == environment
 
 
 def test_the_choice_says_why() -> None:
@@ -105,14 +122,11 @@ def test_the_list_of_sessions_is_the_documented_one() -> None:
     assert sorted(line.split()[1] for line in lines if line.startswith(("* ", "- "))) == sorted(SESSIONS)
 
 
-def test_a_gpu_machine_is_told_in_one_line_what_runs_there_before_any_install(tmp_path: Path) -> None:
-    driver = tmp_path / "nvidia-smi"
-    driver.write_text('#!/bin/sh\nfor i in 0 1 2 3 4 5 6 7; do echo "GPU $i: NVIDIA H200"; done\n')
-    driver.chmod(0o755)
-    ended = run_nox("-s", "reproduce", path=tmp_path)
+def test_a_gpu_profile_without_a_driver_is_refused_in_one_line_before_any_install() -> None:
+    ended = run_nox("-s", "reproduce", "--", "--profile", "gpu-1")
     assert ended.returncode != 0
-    assert "environment verl-gpu, profile gpu-8 (8 NVIDIA GPUs answer)" in ended.stderr
-    assert noxfile.GPU_REFUSAL in ended.stderr
+    assert "environment verl-gpu, profile gpu-1 (asked for by --profile)" in ended.stderr
+    assert noxfile.NO_GPU in ended.stderr
     assert "pip install" not in ended.stderr
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from benchmarks.engines.protocol import Engine
+from benchmarks.spec import RunSpec
 
 EngineFactory = Callable[[], Engine]
 """Makes an engine in the process that will run it; a function or class that pickle finds by name."""
@@ -26,5 +28,15 @@ def make_verl() -> Engine:
 
 ENGINES: dict[str, EngineFactory] = {"torch_cpu": make_torch_cpu, "verl": make_verl}
 """A factory imports its framework only when it is called, so that naming an engine costs nothing."""
+
+
+def _dry_run_verl(specs: Sequence[RunSpec], folder: Path) -> str:
+    from benchmarks.engines.verl.dry_run import dry_run, report
+
+    return report(dry_run(specs, folder))
+
+
+DRY_RUNS: dict[str, Callable[[Sequence[RunSpec], Path], str]] = {"verl": _dry_run_verl}
+"""Engines that can say what they would start: (runs, runs folder) -> text."""
 PRELOAD: dict[str, str] = {"torch_cpu": "benchmarks.engines.torch_cpu.engine"}
 """The module to import once for all of an engine's processes."""

@@ -26,8 +26,8 @@ from benchmarks.evaluation.samplers import BATCH_SIZES, SAMPLERS, check_engine
 from benchmarks.evaluation.sets import SETS, select
 from sagc.errors import ConfigError
 
-Log = Callable[[str, Mapping[str, Any], Mapping[str, float]], None]
-"""Takes an evaluation's id, config and metrics, to mirror them elsewhere."""
+Log = Callable[[Path, Mapping[str, Any], Mapping[str, float]], None]
+"""Takes an evaluation's folder, config and metrics, to show them elsewhere."""
 FINISHED, UNTRUSTWORTHY, BAD_INPUT = 0, 1, 2
 
 
@@ -107,7 +107,7 @@ def evaluate(arguments: argparse.Namespace, log: Log | None = None) -> int:
         _sample(evaluation, folder)
         results = score_folder(folder, arguments.k, pool)
     if log is not None:
-        log(evaluation.eval_id, config, results.flat())
+        log(folder, config, results.flat())
     return _show(results)
 
 

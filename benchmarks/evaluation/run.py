@@ -24,6 +24,7 @@ from benchmarks.evaluation.problems import EvaluationSet, Problem
 from benchmarks.evaluation.prompts import Prompt, Question, ask
 from benchmarks.evaluation.protocols import Sampling, sample_seed
 from benchmarks.evaluation.samplers import Request, Sampler
+from benchmarks.runs_folder import EVALUATION
 from benchmarks.store import CONFIG, write_json
 from sagc.errors import ConfigError
 
@@ -72,7 +73,7 @@ class Evaluation:
     def eval_id(self) -> str:
         """The folder's name: readable, and different whenever a completion could differ."""
         stem = Path(self.model).name or "model"
-        return f"eval-{stem}-s{self.seed}-{_digest(self.config())[:8]}"
+        return f"{EVALUATION}{stem}-s{self.seed}-{_digest(self.config())[:8]}"
 
     def batches(self) -> Iterator[tuple[Part, list[Item]]]:
         """The fixed partition of all completions, by problem and sample; no batch crosses sets."""

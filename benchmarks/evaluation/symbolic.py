@@ -24,6 +24,8 @@ CLEAR_OF_LARGE = 1e-9
 """and relative difference, of numbers evaluated to 15 digits."""
 POINT, STEP = 0.7310585786, 0.4142135624
 """Values of the first variable and from one to the next [ours]; arbitrary, positive."""
+_NO_VALUE = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What evaluating raises where an expression is undefined, or no number at all."""
 _BOX_FIRST = [LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)]
 
 
@@ -49,13 +51,7 @@ def _clearly_different(gold: list[Any], answer: list[Any]) -> bool:
     point = {symbol: Float(POINT + number * STEP) for number, symbol in enumerate(names)}
     try:
         first, second = (complex(side.evalf(15, subs=point)) for side in pair)
-    except (
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        RecursionError,
-    ):  # undefined there, or no number at all
+    except _NO_VALUE:
         return False
     return abs(first - second) > CLEAR + CLEAR_OF_LARGE * (abs(first) + abs(second))
 

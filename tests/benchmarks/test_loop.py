@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
-from benchmarks.checkpoint import read_checkpoint, whole_checkpoints
+from benchmarks.checkpoint import Checkpoint, CheckpointError, read_checkpoint, whole_checkpoints
 from benchmarks.engines.protocol import EvaluationScores, Prompt, Rollouts, TrainBatch, TrainStats
 from benchmarks.loop import step_prompts, train
 from benchmarks.noise import Stream, generator
@@ -209,6 +209,66 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_its_step(field: str) -> None:
     assert (outcome.status, outcome.steps) == ("diverged", 1)
     assert "nan at step 1" in outcome.reason
     assert getattr(sink.steps[0], field) is None
+
+
+def test_a_weight_that_is_not_finite_ends_the_run_in_its_step_and_is_in_no_checkpoint(tmp_path: Path) -> None:
+    stats = TrainStats(
+        optimizer_steps=1, loss=0.1, grad_norm=1.0, clip_frac=0.0, ratio_deviation_max=0.0, weights_finite=False
+    )
+    sink = ListSink()
+    outcome = train(LengthEngine(stats=stats), SPEC, StaticPolicy(8), sink, checkpoints=tmp_path)
+    assert (outcome.status, outcome.reason) == ("diverged", "a weight is not finite after step 1")
+    assert len(sink.steps) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+class HalfScored(LengthEngine):
+    """Cannot score the first `failures` rollouts of each barrier."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def score(self, rollouts: Rollouts) -> NDArray[np.float64]:
+        rewards = super().score(rollouts).astype(float)
+        rewards.flat[: self.failures] = math.nan
+        return rewards
+
+
+def test_rollouts_that_cannot_be_scored_count_as_wrong_and_apart(tmp_path: Path) -> None:
+    sink, outcome = run(StaticPolicy(8), engine=HalfScored(3))  # 3 of 64: 4.7 %
+    assert outcome.status == "finished"
+    assert [record.reward_errors for record in sink.steps] == [3] * len(sink.steps)
+    assert all(math.isfinite(record.accuracy) for record in sink.steps)
+
+
+def test_too_many_of_them_end_the_run_in_their_step() -> None:
+    sink, outcome = run(StaticPolicy(8), engine=HalfScored(4))  # 6.3 %
+    assert (outcome.status, outcome.steps) == ("failed", 1)
+    assert outcome.reason == "4 of 64 rollouts could not be scored at step 1"
+    assert sink.steps[0].reward_errors == 4
+
+
+def test_grpo_goes_on_through_steps_without_an_informative_group_and_records_them() -> None:
+    sink, outcome = run(StaticPolicy(8), engine=LengthEngine(success=1.0))
+    assert outcome.status == "finished"
+    assert all(record.degenerate_groups == record.groups_generated for record in sink.steps)
+    assert all(record.trained_tokens == 0 for record in sink.steps)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"totals": {}, "decision": {}, "policy": {}},
+        {"totals": {"step": "3"}, "decision": {"group_size": 8}, "policy": {}},
+        {"totals": {"step": 3}, "decision": {"size": 8}, "policy": {}},
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(state: dict[str, Any]) -> None:
+    checkpoint = Checkpoint(step=3, arrays={"updates": np.array(3)}, state=state)
+    with pytest.raises(CheckpointError, match="checkpoint must be one of this run, got step 3 of another"):
+        train(LengthEngine(), SPEC, SagcPolicy(CONTROLLER), ListSink(), resume=checkpoint)
 
 
 def test_a_stop_ends_the_run_after_the_step_in_progress() -> None:

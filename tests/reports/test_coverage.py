@@ -8,15 +8,15 @@ from reports.coverage import DRAWS, best_static_coverage, lead_over_best
 from reports.statistics import estimate
 
 SEEDS = 3
-SEED_SPREAD = 0.006
-"""Standard deviation of final accuracy over training seeds of one arm: prototype runs of `steady` (.657 .657 .652;
-.631 .638 .641)."""
-COST_SPREAD = 0.12
-"""Standard deviation of the log cost ratio: SAGC's mean G of 13.4, 13.7 and 11.5 in prototype runs."""
-LENGTH_SPREAD = 0.4
-"""Standard deviation of the mean output length over seeds, tokens: 22.4 to 23.4 in prototype runs."""
-PROBLEMS = 1024
-"""Evaluation problems, one sample each."""
+SEED_SPREAD = 0.009
+"""Standard deviation of accuracy at matched rollouts over the training seeds of one arm: median over the arms of
+`reports/data/cpu`, whose smallest is .005 and largest .013."""
+COST_SPREAD = 0.25
+"""Standard deviation of the log cost ratio of C1 at matched prompts (`steady`, GRPO) in `reports/data/cpu`."""
+LENGTH_SPREAD = 0.3
+"""Standard deviation of the mean output length over seeds, tokens, at matched prompts in `reports/data/cpu`."""
+PROBLEMS = 1024 * 8
+"""Evaluated responses: problems times samples."""
 
 
 def accuracies(rng: np.random.Generator, truth: float) -> np.ndarray:

@@ -63,14 +63,15 @@ def test_giving_the_command_again_goes_on(tiny_model: Path, tmp_path: Path, caps
 
 def test_a_finished_evaluation_is_handed_on(tiny_model: Path, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
-    handed: list[tuple[str, Mapping[str, Any], Mapping[str, float]]] = []
+    handed: list[tuple[Path, Mapping[str, Any], Mapping[str, float]]] = []
     add_commands(parser.add_subparsers(), log=lambda *everything: handed.append(everything))
     arguments = parser.parse_args(
         ["evaluate", "--model", str(tiny_model), "--sets", "toy_integer", "--runs", str(tmp_path), *SMALL]
     )
     assert arguments.func(arguments) == 0
-    [(eval_id, config, metrics)] = handed
-    assert (tmp_path / eval_id / FILE).exists()
+    [(folder, config, metrics)] = handed
+    assert folder.parent == tmp_path
+    assert (folder / FILE).exists()
     assert config["sets"]["toy_integer"]["sampling"]["samples"] == 2
     assert metrics["toy_integer/problems"] == 12
     assert evaluate(arguments) == 0  # without `log` it keeps the record alone
