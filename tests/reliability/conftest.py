@@ -22,6 +22,13 @@ PATIENCE_S = 600.0
 """A loaded machine is no defect."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder is marked: as `soak` where it says so, else as `reliability`."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("soak") is None:
+            item.add_marker("reliability")
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""

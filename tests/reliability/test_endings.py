@@ -120,6 +120,13 @@ ROWS: dict[tuple[str, str], tuple[Status, str, str]] = {
     ("4 cannot be scored", "grpo"): ("failed", "FAILED", "4 of 64 rollouts could not be scored at step 3"),
     ("3 cannot be scored", "grpo"): ("finished", "FINISHED", ""),
 }
+WRONG = {name: partial(WrongEngine, name) for name, _ in ROWS if name not in FAKES}
+ENGINES: Mapping[str, EngineFactory] = {**FAKES, **WRONG}
+
+
+def row_spec(engine: str, algorithm: str) -> RunSpec:
+    row = {"task": "steady", "algorithm": algorithm, "arm": "static_8"}
+    return make_spec(engine=engine, seed=0, engines=ENGINES, overrides=SMALL, **row)
 
 
 def carry(folder: RunsFolder, specs: list[RunSpec]) -> tuple[list[Run], Delivery]:
@@ -137,12 +144,7 @@ def carry(folder: RunsFolder, specs: list[RunSpec]) -> tuple[list[Run], Delivery
 def ended(tmp_path_factory: pytest.TempPathFactory, ready: Path) -> tuple[RunsFolder, dict[tuple[str, str], Run]]:
     """Every row in one plan: what goes wrong in one run touches no other."""
     folder = fresh(tmp_path_factory.mktemp("rows") / "runs", ready)
-    specs = [
-        make_spec(
-            engine=engine, task="steady", algorithm=algorithm, arm="static_8", seed=0, engines=ENGINES, overrides=SMALL
-        )
-        for engine, algorithm in ROWS
-    ]
+    specs = [row_spec(*row) for row in ROWS]
     runs, delivery = carry(folder, specs)
     assert (delivery.undelivered, delivery.errors) == (0, 0)
     return folder, {(run.spec.engine, run.spec.algorithm): run for run in runs}

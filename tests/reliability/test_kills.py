@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments and resumed by the real command line are byte-identical to undisturbed ones."""
+"""Runs that are killed at random moments and resumed by the real command line end as undisturbed ones, byte by byte."""
 
 from __future__ import annotations
 
