@@ -203,4 +203,7 @@ def _add_places(command: Parser) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise argparse.ArgumentTypeError(f"must name at least one, got {text!r}; leave the option out for all")
+    return names

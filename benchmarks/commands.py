@@ -136,7 +136,8 @@ def settings(items: Sequence[str]) -> dict[str, dict[str, Any]]:
             raise ConfigError(f"--set must be SECTION.KEY=VALUE, got {item!r}; write e.g. controller.threshold=3")
         check_names("section", [section], SECTIONS)
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
+            document = tomllib.loads(f"value = {text}")
+            value = document["value"] if len(document) == 1 else text
         except tomllib.TOMLDecodeError:
             value = text
         except RecursionError as error:
@@ -153,6 +154,8 @@ def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
     jobs = whole("jobs", arguments.jobs)
     folder = RunsFolder(arguments.runs.resolve())
     print(f"profile {profile.name}: {len(planned.runs)} runs, {jobs} at a time")
+    if any(asked.values()):
+        print("note: a part of the profile; its report takes the place of the whole one, whose records stay")
     if arguments.plan:
         print("\n".join([*(f"note: {note}" for note in planned.notes), *plan_lines(planned.runs)]))
         return 0

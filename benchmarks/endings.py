@@ -14,9 +14,11 @@ from benchmarks.store import (
     STEPS,
     TIMINGS,
     RecordError,
+    check_whole,
     read_json,
     read_lines,
     read_outcome,
+    read_run,
     write_outcome,
 )
 from sagc.errors import ConfigError
@@ -32,6 +34,7 @@ def finished_before(folder: Path, config: dict[str, Any]) -> bool:
 
     Raises:
         ConfigError: if it holds a run of another one: the code has changed what the run's name stands for.
+        RecordError: if it holds a finished run that lacks records.
         RecordError: if it cannot be read.
     """
     if not (folder / CONFIG).exists():  # nothing there, or killed before it had begun
@@ -44,7 +47,10 @@ def finished_before(folder: Path, config: dict[str, Any]) -> bool:
             "delete it, or choose another folder with --runs"
         )
     outcome = read_outcome(folder)
-    return outcome is not None and outcome.status == "finished"
+    if outcome is None or outcome.status != "finished":
+        return False
+    check_whole(read_run(folder))
+    return True
 
 
 def differences(found: Any, wanted: Any, name: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
 from benchmarks.costs import expected_cpu_seconds
-from benchmarks.engines import EngineFactory
+from benchmarks.engines import TASKS_OF, EngineFactory
 from benchmarks.loop import step_prompts
 from benchmarks.spec import BatchPolicy, EvaluationPlan, Horizon, RunSpec, TrainingSettings
 from benchmarks.tasks import ALL_TASKS
@@ -56,6 +56,12 @@ def make_spec(
     tables: dict[str, Iterable[str]] = {"task": ALL_TASKS, "algorithm": ALGORITHMS, "arm": ARMS, "engine": engines}
     for (kind, table), name in zip(tables.items(), (task, algorithm, arm, engine), strict=True):
         check_names(kind, [name], table)
+    check_names(f"task of {engine}", [task], TASKS_OF.get(engine, ALL_TASKS))
+    if overrides.engine_settings and engine in TASKS_OF:
+        raise ConfigError(
+            f"engine_settings must be left out for {engine}, which has none, got {dict(overrides.engine_settings)!r}; "
+            "delete the table"
+        )
     check_names("batch_policy", [overrides.batch_policy], get_args(BatchPolicy))
     row, sections = ALL_TASKS[task], overrides.sections
     rollouts = row.rollouts_per_step if overrides.rollouts_per_step is None else overrides.rollouts_per_step

@@ -225,6 +225,31 @@ def read_run(folder: Path) -> RunData:
     )
 
 
+def check_whole(run: RunData) -> None:
+    """Refuse a run that says it finished and lacks records.
+
+    Degenerate cases: no timings at all mean that time was not measured.
+
+    Raises:
+        RecordError: naming the file and what is missing.
+    """
+    if run.outcome is None or run.outcome.status != "finished":
+        return
+    steps = list(range(1, run.outcome.steps + 1))
+    timed = [record.step for record in run.timings] or steps
+    for name, found in ((STEPS, [record.step for record in run.steps]), (TIMINGS, timed)):
+        if found != steps:
+            raise RecordError(
+                f"{run.folder / name} must hold steps 1 to {run.outcome.steps} of a finished run, got {len(found)} "
+                "lines; delete the run folder and run it again"
+            )
+    if not any(evaluation.final for evaluation in run.evaluations):
+        raise RecordError(
+            f"{run.folder / EVALUATIONS} must hold the final evaluation of a finished run, got "
+            f"{len(run.evaluations)} lines without it; delete the run folder and run it again"
+        )
+
+
 def read_outcome(folder: Path) -> Outcome | None:
     """How the run in `folder` ended; None while it has not said so.
 

@@ -89,7 +89,13 @@ def load_profile(name: str, engines: Mapping[str, EngineFactory]) -> Profile:
         raise ConfigError(
             f"profile must be a readable TOML file, got {name!r} ({error}); mend or replace it"
         ) from error
-    return _profile(data, engines)
+    profile = _profile(data, engines)
+    if path.parent.resolve() != PROFILES and profile.name in profile_names():
+        raise ConfigError(
+            f"profile name must not be that of a built-in profile, got {profile.name!r} in {name!r}; its reproduction "
+            "would take that one's place: rename it"
+        )
+    return profile
 
 
 def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> Profile:

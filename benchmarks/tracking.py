@@ -94,6 +94,11 @@ def connect(folder: RunsFolder, experiment: str) -> Tracker:
             return Tracker(client, uri, *_experiment(client, experiment, _artifacts(folder, uri)))
     except Exception as error:  # whatever MLflow and its store raise, the cure is the same
         reason = str(error).strip().splitlines() or [type(error).__name__]
+        if not os.environ.get(URI_VARIABLE):
+            raise ConfigError(
+                f"runs folder must be one that a SQLite file can stand in, got {str(folder.path)!r} "
+                f"({reason[0][:200]}); choose another with --runs"
+            ) from error
         raise ConfigError(
             f"{URI_VARIABLE} must be an MLflow store that answers, got {uri!r} ({reason[0][:200]}); "
             "start it, or unset the variable to use a file in the runs folder"

@@ -18,6 +18,8 @@ from benchmarks.store import CONFIG, EVALUATIONS, OUTCOME, STEPS, TIMINGS
 from sagc.errors import ConfigError
 
 ARCHIVE, DIGESTS = "records.tar.xz", "SHA256SUMS"
+KEPT = (CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME)
+"""Files of a run that are packed."""
 FIXED = (CONFIG, STEPS, EVALUATIONS)
 """Files that are byte-identical for one seed on one type of processor."""
 
@@ -31,17 +33,23 @@ def pack(run_folders: Sequence[Path], plan: Path, out: Path) -> tuple[Path, Path
         out: folder to write into; made if it is missing.
 
     Raises:
-        ConfigError: if a run has no outcome: a partial run must not pass for a whole one.
+        ConfigError: if a run lacks a file, since a partial run must not pass for a whole one, or `out` cannot be
+            written; nothing is written then.
     """
     folders = sorted(run_folders, key=lambda folder: folder.name)
     for folder in folders:
-        if not (folder / OUTCOME).exists():
-            raise ConfigError(f"runs must have ended, got {folder.name} without {OUTCOME}; run it again first")
-    out.mkdir(parents=True, exist_ok=True)
+        if missing := [name for name in KEPT if not (folder / name).exists()]:
+            raise ConfigError(f"runs must have ended, got {folder.name} without {missing[0]}; run it again first")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"out must be a folder that can be written, got {str(out)!r} ({error}); name another"
+        ) from error
     with tarfile.open(out / ARCHIVE, "w:xz", preset=6) as archive:
         _add(archive, f"{plan.parent.name}/{plan.name}", plan.read_bytes())
         for folder in folders:
-            for name in (CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME):
+            for name in KEPT:
                 _add(archive, f"{folder.name}/{name}", (folder / name).read_bytes())
     lines = [f"{_digest(folder / name)}  {folder.name}/{name}\n" for folder in folders for name in FIXED]
     (out / DIGESTS).write_text("".join(lines), encoding="utf-8")

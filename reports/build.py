@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def keep(
 
     Args:
         run_folders: as for `build`; all must have ended.
-        out: folder to keep them in, below the README's folder if there is one.
+        out: folder to keep them in.
         planned: as for `build`.
         plan: the reproduction's plan.json.
         readme: file with the two markers of `reports.readme`; None: no README is changed.
@@ -49,7 +50,7 @@ def keep(
     packed = pack(run_folders, plan, out)
     report = build(run_folders, out, planned)
     if readme is not None:
-        link = (out / RESULTS).resolve().relative_to(readme.resolve().parent).as_posix()
+        link = Path(os.path.relpath(out / RESULTS, readme.parent)).as_posix()
         update_readme(readme, results(load(run_folders, planned), report.verdicts, link))
     return replace(report, files=(*report.files, *packed))
 

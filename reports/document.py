@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from reports import provenance, tables, verdict_tables, wording
-from reports.claims import CLAIMS
 from reports.markdown import table
 from reports.runs import Comparison, Reproduction
 from reports.statistics import PERCENT
@@ -80,14 +79,11 @@ def _summary(reproduction: Reproduction, verdicts: Sequence[Verdict]) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    titles = table(
-        ["claim", "says", "quantity"], [[name, row.title, row.quantity] for name, row in CLAIMS.items()], left=3
-    )
     decided = [verdict for verdict in verdicts if verdict.estimates]
     return "\n".join(
         [
             verdict_tables.glance(verdicts),
-            titles,
+            verdict_tables.titles(),
             "### The numbers\n",
             verdict_tables.numbers(decided),
             "### Beside the verdicts\n",

@@ -118,6 +118,8 @@ def rate_over_budget(one: Comparison, _: str) -> Evidence:
     bound = [run for run in runs if shares[run.run_id] >= least]
     loose = [f"{run} ({shares[run]:.2f} of steps)" for run in shares if shares[run] < least]
     note = "not binding: " + ", ".join(loose) if loose else "the price binds in every run"
+    if len(runs) < 2:
+        raise NotDecidable("one seed gives no interval")
     if len(bound) < 2:
         raise NotDecidable(f"{len(bound)} of {len(runs)} runs have a binding price, 2 are needed; {note}")
     excess = tuple(straggler_rate(run.data.steps) - run.spec["controller"]["budget"] for run in bound)

@@ -11,6 +11,11 @@ from reports.runs import Reproduction
 from reports.verdicts import Verdict
 from sagc.errors import ConfigError
 
+READING = """\
+A column is what the arms are matched on. At matched *prompts* a large static group draws more rollouts, so C1 is
+arithmetic there and C2 compares unequal work; at matched rollouts, tokens or time the work is the same. *Not decidable*
+on `growing`: the profile runs four arms there, which decide C4 and C5.
+"""
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
@@ -26,9 +31,11 @@ def results(reproduction: Reproduction, verdicts: Sequence[Verdict], link: str) 
         f"{one.task}, {one.algorithm}: accuracy, mean (standard deviation) over seeds\n\n{tables.arms_accuracy(one)}"
         for one in reproduction.comparisons
     )
+    source = one_line(list(reproduction.runs.values()))
     return (
-        f"{one_line(list(reproduction.runs.values()))} [The whole report]({link}) has the numbers, their intervals and "
-        f"what came out against the method.\n\n{verdict_tables.glance(verdicts)}\n{arms}"
+        f"{source} [The whole report]({link}) has the numbers, their intervals and what came out against the "
+        "method.\n\n"
+        f"{verdict_tables.titles()}\n{READING}\n{verdict_tables.glance(verdicts)}\n{arms}"
     )
 
 

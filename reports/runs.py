@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from baselines.algorithms import ALGORITHMS
 from baselines.arms import ARMS
 from benchmarks.spec import RunSpec
-from benchmarks.store import RunData, read_run
+from benchmarks.store import RunData, check_whole, read_run
 from benchmarks.tasks import ALL_TASKS
 from reports.curves import Curve, curve
 from reports.undecidable import NotDecidable
@@ -167,7 +167,7 @@ def load(folders: Sequence[Path], planned: Iterable[RunSpec] | None = None) -> R
 
     Raises:
         ConfigError: without folders, when two folders hold the same run, or a run names an unknown table row.
-        RecordError: if a file cannot be read.
+        RecordError: if a file cannot be read, or a finished run lacks records.
     """
     runs: dict[RunKey, Run] = {}
     for folder in sorted(folders):
@@ -195,6 +195,7 @@ def _table_order(group: tuple[str, str, str]) -> tuple[str, int, int]:
 
 def _read(folder: Path) -> Run:
     data = read_run(folder)
+    check_whole(data)
     spec = spec_of(data.config)
     key = RunKey(spec["engine"], spec["task"], spec["algorithm"], spec["arm"], spec["seed"])
     known = (("task", key.task, ALL_TASKS), ("algorithm", key.algorithm, ALGORITHMS), ("arm", key.arm, ARMS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.claims import BUDGET_AXES, WHOLE_RUN
+from reports.claims import BUDGET_AXES, CLAIMS, WHOLE_RUN
 from reports.markdown import NONE, interval, table
 from reports.statistics import PERCENT, Estimate
 from reports.verdicts import Verdict
@@ -25,6 +25,12 @@ def place(verdict: Verdict, engines: int) -> str:
     """`task algorithm`, with the engine where there are several."""
     name = f"{verdict.task} {verdict.algorithm}"
     return f"{name} {verdict.engine}" if engines > 1 else name
+
+
+def titles() -> str:
+    """What each claim says, and the quantity that decides it."""
+    rows = [[name, row.title, row.quantity] for name, row in CLAIMS.items()]
+    return table(["claim", "says", "quantity"], rows, left=3)
 
 
 def glance(verdicts: Sequence[Verdict]) -> str:
@@ -75,7 +81,7 @@ def numbers(verdicts: Sequence[Verdict]) -> str:
 
 def written(claim: str, each: Estimate) -> str:
     """An estimate in the unit of its claim."""
-    return interval(each, digits=2 if claim in {"C1", "C3"} else 3, signed=claim != "C1")
+    return interval(each, digits=2 if claim == "C1" else 3, signed=claim != "C1")
 
 
 def notes(verdicts: Sequence[Verdict]) -> str:

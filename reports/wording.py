@@ -98,6 +98,8 @@ def against_the_method(verdicts: Sequence[Verdict]) -> str:
                 for each in verdict.estimates
             ]
             parts.append(f"- **{claim} {word}** ({row.title}). {meaning[claim]}\n{''.join(lines)}")
+    if not any(verdict.estimates for verdict in verdicts):
+        return "Nothing was decided, neither for nor against: see the reasons above.\n"
     if not parts:
         return "Nothing: no decided claim is contradicted or inconclusive.\n"
     return "".join(parts)

@@ -36,7 +36,9 @@ def _dry_run_verl(specs: Sequence[RunSpec], folder: Path) -> str:
     return report(dry_run(specs, folder))
 
 
+TASKS_OF: dict[str, tuple[str, ...]] = {"torch_cpu": ("steady", "growing")}
+"""The tasks that an engine can run; one that is not here says so itself."""
 DRY_RUNS: dict[str, Callable[[Sequence[RunSpec], Path], str]] = {"verl": _dry_run_verl}
-"""Engines that can say what they would start: (runs, runs folder) -> text."""
+"""Engines with settings of their own, which can say what they would start: (runs, runs folder) -> text."""
 PRELOAD: dict[str, str] = {"torch_cpu": "benchmarks.engines.torch_cpu.engine"}
 """The module to import once for all of an engine's processes."""

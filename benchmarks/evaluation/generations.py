@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchmarks.store import RecordError
+from benchmarks.typed import parse_json
 
 FILE = "generations.jsonl"
 
@@ -134,7 +135,7 @@ def _complete_lines(path: Path) -> Iterator[_Line]:
 
 def _parse(path: Path, line: _Line) -> Generation:
     try:
-        fields = json.loads(line.content)
+        fields = parse_json(line.content)
         generation = Generation(**fields | {"permutation": tuple(fields["permutation"])})
         for name, kind in _KINDS.items():
             if not isinstance(getattr(generation, name), kind):

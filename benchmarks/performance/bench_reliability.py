@@ -104,7 +104,7 @@ def test_checkpoints_and_records_cost_little(benchmark: BenchmarkFixture, model:
             with_, without = (took, without) if safe else (with_, took)
         shares.append(with_ / without - 1)
 
-    benchmark.pedantic(pair, rounds=PAIRS, iterations=1)
+    benchmark.pedantic(pair, rounds=PAIRS, iterations=1)  # type: ignore[no-untyped-call]
     share = statistics.median(shares)
     benchmark.extra_info["share_of_cpu_time"] = share
     print(f"checkpoints and records: {share:.2%} of the run's CPU time, pairs {[f'{one:.2%}' for one in shares]}")

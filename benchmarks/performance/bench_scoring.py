@@ -86,7 +86,7 @@ def seconds(call: Callable[[], object]) -> float:
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ScoringPool]:
     with ScoringPool(workers=2) as workers:
-        workers.score_many(roots(20, seed=99))  # both have loaded
+        workers.score_many(roots(20, seed=99) + latex(200, seed=99))  # both have loaded, and know the grammar
         yield workers
 
 
@@ -100,9 +100,9 @@ def test_integers_in_one_process(benchmark: Any) -> None:
 
 def test_mixed_against_plain_math_verify(benchmark: Any, pool: ScoringPool) -> None:
     """Interleaved, so that the machine's load meets all three alike; fresh items each round, so that no cache helps."""
-    rounds, size = 5, 300
-    plain(mixed(20, seed=98))
-    ours(mixed(20, seed=97))
+    rounds, size = 5, 500
+    plain(mixed(200, seed=98))
+    ours(mixed(200, seed=97))
     times: dict[str, list[float]] = {"plain": [], "one": [], "two": []}
     for number in range(rounds):
         items = mixed(size, seed=number)

@@ -14,16 +14,20 @@ from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import (
     EVALUATIONS,
     OUTCOME,
+    STEPS,
     RecordError,
     RunWriter,
     Tail,
+    check_whole,
     read_json,
     read_lines,
     read_outcome,
+    read_run,
     write_json,
     write_outcome,
 )
 from sagc.errors import ConfigError
+from tests.reports.records import World, write
 
 
 def evaluation(step: int) -> EvaluationRecord:
@@ -128,3 +132,16 @@ def test_a_folder_that_cannot_be_written_is_refused_without_a_trace(tmp_path: Pa
             pass
     RunsFolder(tmp_path / "new" / "runs").check_writable()
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", [STEPS, EVALUATIONS])
+def test_a_finished_run_that_lacks_records_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    (folder,) = write(tmp_path, World(arms=("sagc",), algorithms=("grpo",), seeds=(0,)))
+    check_whole(read_run(folder))
+    lines = (folder / name).read_text().splitlines(keepends=True)
+    (folder / name).write_text("".join(lines[:-1]))
+    with pytest.raises(RecordError, match=f"{name} must hold .* delete the run folder"):
+        check_whole(read_run(folder))
+    (folder / name).unlink()
+    with pytest.raises(RecordError, match=name):
+        check_whole(read_run(folder))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engines import ENGINES
+from benchmarks.engines import ENGINES, TASKS_OF
 from benchmarks.settings import Overrides, make_spec, resolved_config
 from benchmarks.spec import RunSpec
 from benchmarks.suite import Profile, load_profile, plan, profile_names, single_run_plan
@@ -203,3 +203,12 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         load_profile("smoek", ENGINES)
     with pytest.raises(ConfigError, match="readable TOML file"):
         load_profile("missing.toml", ENGINES)
+
+
+def test_the_torch_engine_runs_its_own_tasks_alone_and_has_no_settings() -> None:
+    assert TASKS_OF["torch_cpu"] == tuple(TASKS)
+    asked: dict[str, Any] = {"engine": "torch_cpu", "algorithm": "grpo", "arm": "sagc", "seed": 0, "engines": ENGINES}
+    with pytest.raises(ConfigError, match="task of torch_cpu must be a known name, got 'dapo_math'"):
+        make_spec(**asked, task="dapo_math")
+    with pytest.raises(ConfigError, match="engine_settings must be left out for torch_cpu"):
+        make_spec(**asked, task="steady", overrides=Overrides(engine_settings={"foo": 1}))

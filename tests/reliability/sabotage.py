@@ -119,7 +119,7 @@ class Sabotaged(TorchCpuEngine):
 
 def arm_worker(moment: str, number: int) -> None:
     """Make this process die at `moment`; where in the run follows from `number`."""
-    chance = random.Random(number)
+    chance, which = random.Random(number), 1 + number % 2
     patches: dict[str, Callable[[], None]] = {
         "rollout": lambda: _patch(
             torch_engine, "sample", lambda f: within_call(chance.randint(2, 20), f, chance.random())
@@ -134,11 +134,13 @@ def arm_worker(moment: str, number: int) -> None:
         "evaluation": lambda: _patch(
             TorchStepEngine, "evaluate", lambda f: within_call(chance.randint(2, 3), f, chance.random())
         ),
-        "checkpoint half written": lambda: _patch(loop, "write_checkpoint", lambda f: _half_checkpoint(2, f)),
+        "checkpoint half written": lambda: _patch(loop, "write_checkpoint", lambda f: _half_checkpoint(which, f)),
         "checkpoint not renamed": lambda: _patch(
-            checkpoint, "os", lambda real: _shim(real, fsync=at_call(2, real.fsync, die, after=True))
+            checkpoint, "os", lambda real: _shim(real, fsync=at_call(which, real.fsync, die, after=True))
         ),
-        "checkpoint renamed": lambda: _patch(checkpoint, "_sync_directory", lambda f: at_call(2, f, die, after=False)),
+        "checkpoint renamed": lambda: _patch(
+            checkpoint, "_sync_directory", lambda f: at_call(which, f, die, after=False)
+        ),
         "any time": lambda: die_in(0.2 + 2 * chance.random()),
         "model": lambda: _patch(TorchStepEngine, "save_model", lambda f: at_call(1, f, die, after=True)),
     }

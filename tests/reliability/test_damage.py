@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import delivery
 from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.cli import main
 from benchmarks.commands import Reports
@@ -160,16 +162,17 @@ def test_a_run_that_outlives_its_command_is_waited_for_and_never_written_by_two(
 ) -> None:
     folder = fresh(tmp_path / "runs", ready)
     slow = tuple("slow" if part == "fake" else part for part in RUN)
-    process = start(*slow, *SMALL, *HORIZON, "--runs", str(folder.path), module=FAKE_CLI)
+    short = ("--horizon-rollouts", "768")
+    process = start(*slow, *SMALL, *HORIZON, *short, "--runs", str(folder.path), module=FAKE_CLI)
     run = wait_for_a_step(folder, process)
     process.kill()  # the command alone: its run ends the step in progress
-    assert command(folder, run=slow) == 0
+    assert command(folder, *short, run=slow) == 0
     assert "still ends its step; waiting for it" in capsys.readouterr().out
     data = read_run(run)
     assert [step.step for step in data.steps] == list(range(1, len(data.steps) + 1))
     assert [timing.step for timing in data.timings] == [step.step for step in data.steps]
     whole = fresh(tmp_path / "whole", ready)
-    assert command(whole, run=slow) == 0
+    assert command(whole, *short, run=slow) == 0
     assert fixed_bytes(folder) == fixed_bytes(whole)
 
 
@@ -221,24 +224,26 @@ def test_a_runs_folder_that_is_read_only_is_bad_input(died: RunsFolder, capsys: 
 
 
 def test_a_disk_that_fills_up_loses_nothing_and_the_same_command_goes_on(
-    tmp_path: Path, ready: Path, whole: dict[str, bytes], start: Callable[..., subprocess.Popen[str]]
+    tmp_path: Path,
+    ready: Path,
+    whole: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(delivery, "LAST_TRIES_S", 1.0)
     disk = tmp_path / "disk"
     with mounted(disk, "tmpfs", "-t", "tmpfs", "-o", "size=16m"):
         folder = fresh(disk / "runs", ready)
-        slow = [*RUN, *SMALL, *HORIZON, "--runs", str(folder.path)]
         ballast = disk / "ballast"
         room = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
-        with ballast.open("wb") as file:
-            file.write(bytes(room - 40_000))  # room for a few steps
-        ended = wait_for(start(*slow, module=FAKE_CLI))
-        assert ended.code == 1, ended.text
-        assert "Traceback" not in ended.text
-        assert "No space left on device" in ended.text
-        assert "to go on: the same command" in ended.text
+        ballast.write_bytes(bytes(room - 48_000))  # room for a few steps
+        assert command(folder) == 1
+        shown = capsys.readouterr()
+        assert "No space left on device" in shown.out
+        assert "to go on: the same command" in shown.out
+        assert "Traceback" not in shown.out + shown.err
         ballast.unlink()
-        ended = wait_for(start(*slow, module=FAKE_CLI))
-        assert ended.code == 0, ended.text
+        assert command(folder) == 0
         assert fixed_bytes(folder) == whole
 
 
@@ -247,7 +252,7 @@ def test_a_file_that_may_not_grow_fails_its_run_by_name_and_loses_nothing(
 ) -> None:
     """What a quota does; unlike a mount it can be had everywhere."""
     folder = fresh(tmp_path / "runs", ready)
-    assert command(folder, engine=partial(LimitedEngine, 12_000)) == 1
+    assert command(folder, engine=partial(LimitedEngine, 25_000)) == 1
     shown = capsys.readouterr().out
     assert "failed" in shown
     assert "File too large" in shown
@@ -265,17 +270,20 @@ def test_the_second_of_two_reproductions_is_refused_and_names_the_process_of_the
 ) -> None:
     folder = fresh(tmp_path / "runs", ready)
     slow = tuple("slow" if part == "fake" else part for part in RUN)
-    arguments = (*slow, *SMALL, "--horizon-prompts", "16", "--horizon-rollouts", "512", "--runs", str(folder.path))
+    arguments = (*slow, *SMALL, *HORIZON[:-1], "100000", "--runs", str(folder.path))
     first = start(*arguments, module=FAKE_CLI)
     run = wait_for_a_step(folder, first)
     ended = wait_for(start(*arguments, module=FAKE_CLI))
-    assert ended.code == 2
+    assert ended.code == 2, ended.text
     assert f"in use by process {first.pid};" in ended.text
     assert ended.text.count("\n") == 1
+    os.killpg(first.pid, signal.SIGINT)
     done = wait_for(first)
-    assert done.code == 0, done.text
-    steps = [step.step for step in read_run(run).steps]
-    assert steps == list(range(1, len(steps) + 1))
+    assert done.code == 130, done.text
+    data = read_run(run)
+    assert [step.step for step in data.steps] == list(range(1, len(data.steps) + 1))
+    assert data.outcome is not None
+    assert (data.outcome.status, data.outcome.steps) == ("killed", len(data.steps))
 
 
 def test_a_configuration_that_was_changed_is_refused_with_the_difference(

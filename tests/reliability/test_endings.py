@@ -45,17 +45,17 @@ class WrongSteps(FakeSteps):
 
     def generate(self, prompts: Any, group_size: int, step: int) -> Rollouts:
         rollouts = super().generate(prompts, group_size, step)
-        if self.how == "all truncated" and step >= 3:
+        if self.how == "all_truncated" and step >= 3:
             tokens = [[np.zeros(self.response_cap, dtype=np.int64)] * group_size for _ in prompts]
             return replace(rollouts, tokens=tokens, truncated=np.ones_like(rollouts.truncated))
         return rollouts
 
     def score(self, rollouts: Rollouts) -> NDArray[np.float64]:
         rewards = super().score(rollouts)
-        if self.updates >= 2 and self.how in ("all right", "all truncated"):
-            return np.full_like(rewards, float(self.how == "all right"))
-        if self.updates >= 2 and self.how.endswith("cannot be scored"):
-            count = {"4 cannot be scored": 4, "3 cannot be scored": 3}[self.how]
+        if self.updates >= 2 and self.how in ("all_right", "all_truncated"):
+            return np.full_like(rewards, float(self.how == "all_right"))
+        if self.updates >= 2 and self.how.endswith("cannot_be_scored"):
+            count = {"4_cannot_be_scored": 4, "3_cannot_be_scored": 3}[self.how]
             rewards.flat[:count] = math.nan
         return rewards
 
@@ -67,9 +67,9 @@ class WrongSteps(FakeSteps):
         if not batch.advantages.any():
             return TrainStats(optimizer_steps=0, loss=None, grad_norm=None, clip_frac=None, ratio_deviation_max=None)
         wrong: dict[str, dict[str, Any]] = {
-            "loss NaN": {"loss": math.nan},
-            "gradient infinite": {"grad_norm": math.inf},
-            "weight NaN": {"weights_finite": False},
+            "loss_NaN": {"loss": math.nan},
+            "gradient_infinite": {"grad_norm": math.inf},
+            "weight_NaN": {"weights_finite": False},
         }
         return replace(stats, **wrong.get(self.how, {}))
 
@@ -90,13 +90,13 @@ def engine_rows(*names: str) -> dict[str, EngineFactory]:
 
 
 WRONG = engine_rows(
-    "loss NaN",
-    "gradient infinite",
-    "weight NaN",
-    "all right",
-    "all truncated",
-    "3 cannot be scored",
-    "4 cannot be scored",
+    "loss_NaN",
+    "gradient_infinite",
+    "weight_NaN",
+    "all_right",
+    "all_truncated",
+    "3_cannot_be_scored",
+    "4_cannot_be_scored",
 )
 ENGINES: Mapping[str, EngineFactory] = {**FAKES, **WRONG}
 ROWS: dict[tuple[str, str], tuple[Status, str, str]] = {
@@ -110,15 +110,15 @@ ROWS: dict[tuple[str, str], tuple[Status, str, str]] = {
     ("SIGKILL", "grpo"): ("killed", "KILLED", "SIGKILL"),
     ("SIGSEGV", "grpo"): ("failed", "FAILED", "SIGSEGV"),
     ("_exit", "grpo"): ("failed", "FAILED", "without saying how the run ended"),
-    ("loss NaN", "grpo"): ("diverged", "FAILED", "the loss is nan at step 3"),
-    ("gradient infinite", "grpo"): ("diverged", "FAILED", "the gradient norm is inf at step 3"),
-    ("weight NaN", "grpo"): ("diverged", "FAILED", "a weight is not finite after step 3"),
-    ("all right", "dapo"): ("stalled", "FAILED", "no informative group in 40 at step 3"),
-    ("all right", "grpo"): ("finished", "FINISHED", ""),
-    ("all truncated", "dapo"): ("stalled", "FAILED", "no informative group"),
-    ("all truncated", "grpo"): ("finished", "FINISHED", ""),
-    ("4 cannot be scored", "grpo"): ("failed", "FAILED", "4 of 64 rollouts could not be scored at step 3"),
-    ("3 cannot be scored", "grpo"): ("finished", "FINISHED", ""),
+    ("loss_NaN", "grpo"): ("diverged", "FAILED", "the loss is nan at step 3"),
+    ("gradient_infinite", "grpo"): ("diverged", "FAILED", "the gradient norm is inf at step 3"),
+    ("weight_NaN", "grpo"): ("diverged", "FAILED", "a weight is not finite after step 3"),
+    ("all_right", "dapo"): ("stalled", "FAILED", "no informative group in 40 at step 3"),
+    ("all_right", "grpo"): ("finished", "FINISHED", ""),
+    ("all_truncated", "dapo"): ("stalled", "FAILED", "no informative group"),
+    ("all_truncated", "grpo"): ("finished", "FINISHED", ""),
+    ("4_cannot_be_scored", "grpo"): ("failed", "FAILED", "4 of 64 rollouts could not be scored at step 3"),
+    ("3_cannot_be_scored", "grpo"): ("finished", "FINISHED", ""),
 }
 WRONG = {name: partial(WrongEngine, name) for name, _ in ROWS if name not in FAKES}
 ENGINES: Mapping[str, EngineFactory] = {**FAKES, **WRONG}
@@ -180,13 +180,13 @@ def test_the_step_that_went_wrong_is_on_record_with_its_facts(
         assert folder is not None
         return read_run(folder).steps[2]
 
-    assert third("loss NaN", "grpo").loss is None
-    assert third("all right", "dapo").refill_exhausted
-    silent = third("all right", "grpo")
+    assert third("loss_NaN", "grpo").loss is None
+    assert third("all_right", "dapo").refill_exhausted
+    silent = third("all_right", "grpo")
     assert (silent.degenerate_groups, silent.optimizer_steps) == (silent.groups_generated, 0)
-    long = third("all truncated", "grpo")
+    long = third("all_truncated", "grpo")
     assert (long.truncated_rollouts, long.optimizer_steps, long.loss) == (long.rollouts_generated, 0, None)
-    assert third("4 cannot be scored", "grpo").reward_errors == 4
-    few = third("3 cannot be scored", "grpo")
+    assert third("4_cannot_be_scored", "grpo").reward_errors == 4
+    few = third("3_cannot_be_scored", "grpo")
     assert few.reward_errors == 3
     assert math.isfinite(few.reward_mean)

@@ -37,7 +37,7 @@ algorithms = ["grpo", "dapo"]
 arms = ["static_4", "sagc"]
 [horizon]
 prompts = 26
-rollouts = 1024
+rollouts = 832
 [evaluation]
 problems = 8
 final_problems = 16
@@ -160,9 +160,8 @@ def test_five_kills_in_a_row_leave_one_run_as_if_nothing_had_happened(
     whole = fresh(tmp_path / "whole", ready, warm)
     assert kill_the_runs(plan, whole, {}, *only) == 0
     folder = fresh(tmp_path / "killed", ready, warm)
-    for number, moment in enumerate(
-        ("update", "checkpoint not renamed", "half a record", "checkpoint renamed", "model")
-    ):
+    moments = {"update": 0, "half a record": 1, "checkpoint not renamed": 2, "checkpoint renamed": 4, "model": 5}
+    for moment, number in moments.items():
         assert kill_the_runs(plan, folder, {("grpo", "sagc", 0): (moment, number)}, *only) == 1
         outcome = read_outcome(folder.runs()[0])
         assert outcome is not None
