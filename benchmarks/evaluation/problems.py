@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.evaluation.scoring import score
+from benchmarks.evaluation.scoring import ANSWER_TYPES, score
 from sagc.errors import SagcError
 
 GOLD_FORMATS: dict[str, tuple[re.Pattern[str], str]] = {
@@ -158,7 +158,7 @@ def _refuse_duplicates(name: str, what: str, values: Sequence[str]) -> None:
 
 def _parses(answer_type: str, gold: str) -> bool:
     """A gold that can be read is right when given as the answer."""
-    return score(answer_type, gold, rf"\boxed{{{gold}}}").right
+    return score(answer_type, gold, ANSWER_TYPES[answer_type].write(gold)).right
 
 
 def normalised(statement: str) -> str:

@@ -45,6 +45,8 @@ PROTOCOLS: dict[str, Sampling] = {
     "dapo": Sampling(temperature=1.0, top_p=0.7, max_tokens=20480, samples=32),
     # Qwen2.5-Math's: one greedy answer.
     "greedy": Sampling(temperature=0.0, top_p=1.0, max_tokens=8192, samples=1),
+    # [ours]: how training samples, with room for the longest response of every task.
+    "chain": Sampling(temperature=1.0, top_p=1.0, max_tokens=160, samples=4),
     # [ours]: what the toy sets need, on a CPU.
     "toy": Sampling(temperature=0.6, top_p=0.95, max_tokens=32, samples=4),
 }

@@ -57,11 +57,9 @@ def decide(answer_type: str, gold: str, text: str) -> Verdict | Comparison:
     Raises:
         ConfigError: on an unknown answer type.
     """
-    try:
-        rule = ANSWER_TYPES[answer_type]
-    except KeyError:
-        raise unknown_name("answer_type", answer_type, ANSWER_TYPES) from None
-    return rule(gold, text)
+    if answer_type not in ANSWER_TYPES:
+        raise unknown_name("answer_type", answer_type, ANSWER_TYPES)
+    return ANSWER_TYPES[answer_type].rule(gold, text)
 
 
 def _integer(gold: str, text: str) -> Verdict | Comparison:
@@ -127,11 +125,33 @@ def _choice(gold: str, text: str) -> Verdict:
     return Verdict(option == gold, "answered", option)
 
 
-_integer_gold = lru_cache(maxsize=1024)(read_integer)
+def _chain(gold: str, text: str) -> Verdict:
+    """The modular chain of the training tasks ends in ``# value``."""
+    result = _CHAIN_RESULT.search(text)
+    return Verdict(result[1] == gold, "answered", result[1]) if result else Verdict(False, "no_answer", detail="no result")
 
-ANSWER_TYPES: dict[str, Callable[[str, str], Verdict | Comparison]] = {
-    "integer": _integer,
-    "latex": _latex,
-    "choice": _choice,
+
+_integer_gold = lru_cache(maxsize=1024)(read_integer)
+_CHAIN_RESULT = re.compile(r"# ?([0-9])\s*$")
+
+
+class AnswerType(NamedTuple):
+    """A form of answer."""
+
+    rule: Callable[[str, str], Verdict | Comparison]
+    """From gold and output to a verdict."""
+    write: Callable[[str], str]
+    """From a gold to an output that gives it; a gold whose own output is wrong cannot be read."""
+
+
+def _in_a_box(gold: str) -> str:
+    return rf"\boxed{{{gold}}}"
+
+
+ANSWER_TYPES: dict[str, AnswerType] = {
+    "integer": AnswerType(_integer, _in_a_box),
+    "latex": AnswerType(_latex, _in_a_box),
+    "choice": AnswerType(_choice, _in_a_box),
+    "chain": AnswerType(_chain, lambda gold: f"# {gold}"),
 }
-"""Answer type -> rule from (gold, output) to a verdict. Add a row for a task with a format of its own."""
+"""Name -> form of answer. Add a row for a task with a form of its own."""

@@ -27,7 +27,7 @@ def score(answer_type: str, gold: str, text: str) -> Verdict:
     """Whether the output `text` gives the answer `gold`.
 
     Args:
-        answer_type: ``integer``, ``latex`` or ``choice``.
+        answer_type: ``integer``, ``latex``, ``choice`` or another row of `ANSWER_TYPES`.
         gold: the right answer; for ``choice`` its letter.
         text: the whole output of the model, thinking included.
 

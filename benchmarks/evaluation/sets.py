@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.evaluation import toy
+from benchmarks.evaluation import chain, toy
 from benchmarks.evaluation.problems import EvaluationSet, Loader, Source
 from benchmarks.evaluation.tables import load_table
 from sagc.errors import unknown_name
@@ -39,6 +39,19 @@ def _toy(answer_type: str, load: Loader, prompt: str = "plain") -> EvaluationSet
         prompt=prompt,
         examples=toy.EXAMPLES[answer_type],
         protocol="toy",
+        licence="Apache-2.0",
+    )
+
+
+def _chain(task: str) -> EvaluationSet:
+    return EvaluationSet(
+        name=f"toy_{task}",
+        summary=f"held-out problems of the training task {task}, for the models that it trains",
+        rows=chain.ROWS,
+        answer_type="chain",
+        load=chain.loader(task),
+        prompt="plain",
+        protocol="chain",
         licence="Apache-2.0",
     )
 
@@ -102,6 +115,8 @@ _ROWS = (
     _toy("integer", toy.load_integers),
     _toy("latex", toy.load_latex),
     _toy("choice", toy.load_choices, prompt="options"),
+    _chain("steady"),
+    _chain("growing"),
 )
 
 SETS: dict[str, EvaluationSet] = {row.name: row for row in _ROWS}

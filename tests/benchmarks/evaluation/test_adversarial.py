@@ -64,6 +64,6 @@ def test_500_adversarial_outputs() -> None:
     check(500 // AT_ONCE)
 
 
-@pytest.mark.slow  # minutes: each tower runs into its limit
+@pytest.mark.soak  # minutes: each tower runs into its limit
 def test_10000_adversarial_outputs() -> None:
     check(10_000 // AT_ONCE)

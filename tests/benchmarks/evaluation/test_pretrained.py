@@ -68,7 +68,7 @@ def check(engine: str, model: Path, runs: Path) -> None:
     assert all(line["finish"] == "stop" for line in lines[:2])
 
 
-@pytest.mark.slow  # loads 135 M parameters from a quantised file and generates 52 completions: minutes on two cores
+@pytest.mark.soak  # loads 135 M parameters from a quantised file and generates 52 completions: minutes on two cores
 @pytest.mark.filterwarnings("ignore")  # those of the libraries that read the file
 def test_smollm_answers_through_transformers(smollm: Path, tmp_path: Path) -> None:
     for library in ("gguf", "accelerate"):
@@ -77,7 +77,7 @@ def test_smollm_answers_through_transformers(smollm: Path, tmp_path: Path) -> No
     check("transformers", smollm, tmp_path)
 
 
-@pytest.mark.slow  # as above
+@pytest.mark.soak  # as above
 @pytest.mark.filterwarnings("ignore")
 def test_smollm_answers_through_vllm(smollm: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("vllm") is None:
