@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.evaluation.problems import EvaluationSet, Loader, LoadOptions, Problem
-from benchmarks.tasks import ALL_TASKS
+from benchmarks.tasks import TASKS
 from benchmarks.tasks.modular_chain import decode
 
 ROWS = 64
@@ -16,7 +16,7 @@ def loader(task: str) -> Loader:
     def load(row: EvaluationSet, options: LoadOptions) -> list[Problem]:
         return [
             Problem(f"{task}-{prompt.index}", " ".join(decode(prompt.tokens)), str(prompt.answer))
-            for prompt in ALL_TASKS[task].held_out(row.rows)
+            for prompt in TASKS[task].held_out(row.rows)
         ]
 
     return load

@@ -93,7 +93,7 @@ def encode(tokenizer: Any, turns: Sequence[str]) -> Prompt:
         turns: what is said, the user first and last.
 
     Raises:
-        ConfigError: if the tokens begin with two beginning-of-sequence tokens.
+        ConfigError: if the tokens begin with two beginning-of-sequence tokens, or the tokenizer lacks a word.
     """
     if tokenizer.chat_template:
         messages = [
@@ -101,13 +101,22 @@ def encode(tokenizer: Any, turns: Sequence[str]) -> Prompt:
             for role, text in zip(itertools.cycle(("user", "assistant")), turns, strict=False)
         ]
         rendered: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        ids: Sequence[int] = tokenizer(rendered, add_special_tokens=False).input_ids
+        ids = _tokens(tokenizer, rendered, add_special_tokens=False)
     else:
         rendered = "\n\n".join(turns)
-        ids = tokenizer(rendered).input_ids
+        ids = _tokens(tokenizer, rendered)
     begin = tokenizer.bos_token_id
     if begin is not None and list(ids[:2]) == [begin, begin]:
         raise ConfigError(
             f"prompt must begin with one beginning-of-sequence token, got two ({begin}); correct the chat template"
         )
     return Prompt(tuple(ids), rendered.rstrip().endswith(THINK_OPEN))
+
+
+def _tokens(tokenizer: Any, text: str, **settings: bool) -> list[int]:
+    try:
+        return list(tokenizer(text, **settings).input_ids)
+    except Exception as error:  # `tokenizers` raises nothing narrower
+        raise ConfigError(
+            f"prompt must be in the words that the model has, got {text[:40]!r} ({error}); choose sets that it can read"
+        ) from error

@@ -128,7 +128,9 @@ def _choice(gold: str, text: str) -> Verdict:
 def _chain(gold: str, text: str) -> Verdict:
     """The modular chain of the training tasks ends in ``# value``."""
     result = _CHAIN_RESULT.search(text)
-    return Verdict(result[1] == gold, "answered", result[1]) if result else Verdict(False, "no_answer", detail="no result")
+    return (
+        Verdict(result[1] == gold, "answered", result[1]) if result else Verdict(False, "no_answer", detail="no result")
+    )
 
 
 _integer_gold = lru_cache(maxsize=1024)(read_integer)

@@ -120,8 +120,6 @@ ROWS: dict[tuple[str, str], tuple[Status, str, str]] = {
     ("4_cannot_be_scored", "grpo"): ("failed", "FAILED", "4 of 64 rollouts could not be scored at step 3"),
     ("3_cannot_be_scored", "grpo"): ("finished", "FINISHED", ""),
 }
-WRONG = {name: partial(WrongEngine, name) for name, _ in ROWS if name not in FAKES}
-ENGINES: Mapping[str, EngineFactory] = {**FAKES, **WRONG}
 
 
 def row_spec(engine: str, algorithm: str) -> RunSpec:

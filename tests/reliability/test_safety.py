@@ -129,7 +129,7 @@ def test_the_ui_listens_on_this_machine_alone_whatever_it_is_told(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.setattr(noxfile, "environment_python", lambda session, name: "python")
     session = RecordedSession(*more)
-    noxfile.ui.func(session)  # type: ignore[arg-type]
+    noxfile.ui.func(session)
     (command,) = session.commands
     assert command[-2:] == ("--host", "127.0.0.1")  # the last one counts
     assert any("http://127.0.0.1:" in line for line in session.said)

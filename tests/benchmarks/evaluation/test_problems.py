@@ -26,7 +26,7 @@ from benchmarks.evaluation.problems import (
     load_problems,
     statements_hash,
 )
-from benchmarks.evaluation.scoring import score
+from benchmarks.evaluation.scoring import ANSWER_TYPES, score
 from benchmarks.evaluation.sets import SETS, select
 from benchmarks.evaluation.tables import load_table
 from sagc.errors import ConfigError
@@ -263,8 +263,8 @@ def test_the_sets_of_our_own_pass_their_checks(name: str) -> None:
 @pytest.mark.parametrize("answer_type", sorted({row.answer_type for row in SETS.values()}))
 def test_a_right_boxed_answer_scores_in_every_answer_type(answer_type: str) -> None:
     """lm-eval#3352: a registered task without the extractor scored 0."""
-    gold = {"integer": "70", "latex": r"\frac{1}{2}", "choice": "B"}[answer_type]
-    assert score(answer_type, gold, rf"So \boxed{{{gold}}}.").right
+    gold = {"integer": "70", "latex": r"\frac{1}{2}", "choice": "B", "chain": "7"}[answer_type]
+    assert score(answer_type, gold, f"So {ANSWER_TYPES[answer_type].write(gold)}").right
 
 
 def test_an_unknown_set_offers_the_nearest_and_a_group_opens() -> None:

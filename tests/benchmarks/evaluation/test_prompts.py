@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import transformers
 from scipy import stats  # type: ignore[import-untyped]
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from benchmarks.evaluation.extraction import LETTERS
 from benchmarks.evaluation.problems import Problem
@@ -130,3 +131,12 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any], message: str)
 def test_an_unknown_protocol_offers_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'greedy'"):
         settings("greedly")
+
+
+def test_a_word_that_the_model_does_not_have_is_refused() -> None:
+    words = Tokenizer(models.WordLevel(vocab={"4": 0, "a": 1}))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words)  # type: ignore[no-untyped-call]
+    assert encode(tokenizer, ["4 a"]).token_ids == (0, 1)
+    with pytest.raises(ConfigError, match="prompt must be in the words that the model has, got 'What is 4"):
+        encode(tokenizer, ["What is 4?"])

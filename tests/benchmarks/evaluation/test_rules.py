@@ -97,6 +97,24 @@ def test_the_rest_is_left_to_math_verify(gold: str, content: str) -> None:
     assert decide("latex", gold, rf"\boxed{{{content}}}") == Comparison(gold, content)
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("4 a +3 7 # 7", "7"),
+        ("4 a +3 7 # 8", "8"),
+        ("#7 ", "7"),
+        ("# 7 b", None),
+        ("7", None),
+        ("", None),
+        ("# 1 2", None),
+    ],
+)
+def test_a_chain_ends_in_its_result(text: str, answer: str | None) -> None:
+    verdict = decide("chain", "7", text)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.right, verdict.answer) == (answer == "7", answer)
+
+
 FORMS = st.builds(
     lambda form, a, b: form.format(a=a, b=b, c=2 * a, d=2 * b),
     st.sampled_from(
