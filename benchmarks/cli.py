@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from benchmarks.commands import (
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.evaluation.cli import add_commands as add_evaluation
 from benchmarks.provenance import usable_cores
-from benchmarks.reproduction import BAD_INPUT
+from benchmarks.reproduction import BAD_INPUT, NOT_ALL_FINISHED, STOPPED
 from benchmarks.settings import SECTIONS, Overrides
 from sagc import __version__
 from sagc.errors import ConfigError, SagcError
@@ -64,13 +65,29 @@ def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineF
     try:
         arguments = parser().parse_args(argv)
         code: int = arguments.command(arguments, Parts(engines, reports))
+        sys.stdout.flush()
     except SagcError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return BROKEN_PIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _silence()
+        place = "standard output" if error.filename is None else repr(error.filename)
+        print(f"error: {place} must have room, got {error.strerror}; free some and go on", file=sys.stderr)
+        return NOT_ALL_FINISHED
+    except KeyboardInterrupt:  # training counts it instead; this is an evaluation or a report
+        print("stopped; the same command goes on where it was", file=sys.stderr)
+        return STOPPED
     return code
+
+
+def _silence() -> None:
+    """Nobody takes our output: what is left of it must not fail once more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> Parser:

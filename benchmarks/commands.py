@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from baselines.algorithms import ALGORITHMS, AlgorithmSpec
 from baselines.arms import ARMS
+from benchmarks import evaluation_runs
 from benchmarks.engines import DRY_RUNS, EngineFactory
+from benchmarks.final_models import FINAL_MODELS, SEED, ask, page, trained_models
 from benchmarks.progress import plan_lines
 from benchmarks.provenance import ROOT
 from benchmarks.reproduction import (
@@ -22,7 +24,6 @@ from benchmarks.reproduction import (
     asked_before,
     carry_out,
     run_folders,
-    show_evaluation,
     show_report,
 )
 from benchmarks.runs_folder import PLAN, RunsFolder
@@ -173,6 +174,8 @@ def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
         asked=asked,
     )
     if carried.exit_code != STOPPED:
+        if profile.final_models:
+            _ask_final_models(folder, profile, carried)
         _build_report(folder, profile, planned, parts)
     _say_how_to_go_on(carried)
     return carried.exit_code
@@ -185,6 +188,21 @@ def report(arguments: argparse.Namespace, parts: Parts) -> int:
     asked = asked_before(folder, profile.name)
     _build_report(folder, profile, plan(profile, engines=parts.engines, **asked), parts, arguments.out)
     return 0
+
+
+def _ask_final_models(folder: RunsFolder, profile: Profile, carried: Carried) -> None:
+    """Put the final models through the evaluation harness, as `evaluate` would."""
+    models = trained_models(carried.runs)
+    print(f"\nfinal models of seed {SEED}, through `evaluate`:")
+    asked = []
+    for number, model in enumerate(models, start=1):
+        asked.append(ask(model, folder))
+        print(f"[{number}/{len(models)}] {asked[-1].describe()}", flush=True)
+    out = folder.reproduction(profile.name) / FINAL_MODELS
+    out.write_text(page(asked), encoding="utf-8")
+    print(f"final models: {out}")
+    if problem := evaluation_runs.show(folder, [model.folder for model in asked]):
+        print(f"note: {problem}")
 
 
 def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts, out: Path | None = None) -> None:
@@ -213,12 +231,10 @@ def archive(arguments: argparse.Namespace, parts: Parts) -> int:
     return 0
 
 
-def log_evaluation(folder: Path, config: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
-    """Show a finished evaluation in MLflow; its folder holds the same, whatever MLflow says."""
-    try:
-        show_evaluation(RunsFolder(folder.parent.resolve()), folder, config, metrics)
-    except Exception as error:  # whatever MLflow raises: an evaluation is not lost to a store that is away
-        print(f"note: MLflow did not take it ({str(error).splitlines()[0][:200]})")
+def log_evaluation(evaluation: Path) -> None:
+    """Show a finished evaluation in MLflow."""
+    if problem := evaluation_runs.show(RunsFolder(evaluation.parent.resolve()), [evaluation]):
+        print(f"note: {problem}")
 
 
 def sync_mlflow(arguments: argparse.Namespace, parts: Parts) -> int:
@@ -235,6 +251,8 @@ def sync_mlflow(arguments: argparse.Namespace, parts: Parts) -> int:
 def sweep(arguments: argparse.Namespace, parts: Parts) -> int:
     """Replay recorded rollout lengths under changed controller settings."""
     profile = load_profile(arguments.profile, parts.engines)
+    for key, table in (("task", ALL_TASKS), ("algorithm", ALGORITHMS), ("arm", ARMS)):
+        check_names(key, [getattr(arguments, key)], table)
     folder = RunsFolder(arguments.runs.resolve())
     runs = [read_run(path) for path in run_folders(folder, profile.name)]
     chosen = [

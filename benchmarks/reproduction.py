@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,14 +17,11 @@ from benchmarks.provenance import moment, provenance
 from benchmarks.record import Status
 from benchmarks.runner import Run, Runner
 from benchmarks.runs_folder import PLAN, RunsFolder
-from benchmarks.shown import Value
 from benchmarks.suite import Plan
 from sagc.errors import ConfigError
 
 FINISHED, NOT_ALL_FINISHED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 """Exit codes of a command."""
-EVALUATIONS = "sagc-evaluations"
-"""The MLflow experiment of evaluations on public sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,21 +115,6 @@ def show_report(folder: RunsFolder, profile: str, *, suite: str, files: Sequence
     except Exception as error:  # whatever MLflow raises, the report itself is written
         return f"MLflow did not take the report ({str(error).splitlines()[0][:200]}); `report` tries again"
     return None
-
-
-def show_evaluation(
-    folder: RunsFolder, evaluation: Path, config: Mapping[str, Any], metrics: Mapping[str, float]
-) -> None:
-    """Open an MLflow run for a finished evaluation; raises whatever MLflow does."""
-    from benchmarks import tracking
-
-    tracking.drop_ignored(os.environ)
-    tracker = tracking.connect(folder, EVALUATIONS)
-    params = {name: str(config[name]) for name in ("model", "engine", "seed")}
-    run = tracker.open_run(evaluation.name, {"sagc.kind": "evaluation"}, None)
-    tracker.params(run, params)
-    tracker.log(run, [Value(key, value, 0) for key, value in metrics.items()], int(time.time() * 1000))
-    tracker.close(run, tracking.mlflow_status("finished"))
 
 
 def delivery_lines(delivery: Any) -> list[str]:

@@ -54,6 +54,10 @@ class RunsFolder:
         found = (path.parent for path in self.path.glob(f"[!.]*/{CONFIG}"))
         return sorted(folder for folder in found if not folder.name.startswith(EVALUATION))
 
+    def evaluations(self) -> list[Path]:
+        """The folder of every evaluation, by name."""
+        return sorted(path.parent for path in self.path.glob(f"{EVALUATION}*/{CONFIG}"))
+
     def reproduction(self, profile: str) -> Path:
         """The folder of one reproduction: its plan and its report."""
         return self.path / f"reproduction-{_name(profile)}"

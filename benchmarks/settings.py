@@ -159,6 +159,9 @@ def expected_seconds(spec: RunSpec) -> float | None:
     return expected_cpu_seconds(spec.engine, expected_rollouts(spec), responses)
 
 
+_TOML: dict[type, str] = {list: "a list", dict: "a table", bool: "true or false"}
+
+
 def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:
     """Refuse a name that is not known, offering the nearest one that is."""
     known = list(known)
@@ -168,8 +171,7 @@ def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> Non
 
 
 def expect(kind: type, name: str, value: Any) -> Any:
-    """`value`, if it is a list or a table as TOML has it."""
+    """`value`, if it is of that kind, one of `_TOML`."""
     if not isinstance(value, kind):
-        word = "a list" if kind is list else "a table"
-        raise ConfigError(f"{name} must be {word}, got {value!r}; see benchmarks/profiles/cpu.toml")
+        raise ConfigError(f"{name} must be {_TOML[kind]}, got {value!r}; see benchmarks/profiles/cpu.toml")
     return value

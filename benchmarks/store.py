@@ -30,6 +30,8 @@ CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME = (
     "evaluations.jsonl",
     "outcome.json",
 )
+MODEL = "model"
+"""Folder of a finished run's model."""
 Line = TypeVar("Line", StepRecord, StepTiming, EvaluationRecord)
 
 

@@ -15,7 +15,7 @@ from benchmarks.engines import EngineFactory
 from benchmarks.provenance import ROOT
 from benchmarks.settings import SECTIONS, Overrides, check_names, expect, make_spec, run_name
 from benchmarks.spec import RunSpec
-from benchmarks.tasks import ALL_TASKS
+from benchmarks.tasks import ALL_TASKS, TASKS
 from sagc.checks import whole
 from sagc.errors import ConfigError, unknown_name
 
@@ -44,6 +44,8 @@ class Profile:
     """Seeds 0 ... seeds - 1."""
     matrix: tuple[Block, ...]
     overrides: Overrides
+    final_models: bool = False
+    """Whether the final models of seed 0 go through `evaluate` at the end; see `benchmarks.final_models`."""
     report: str | None = None
     """Folder of the report, from the root of the checkout; None: the reproduction's own folder."""
 
@@ -100,7 +102,7 @@ def load_profile(name: str, engines: Mapping[str, EngineFactory]) -> Profile:
 
 def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> Profile:
     required = ("name", "engine", "seeds", "matrix")
-    optional = ("summary", "report", "rollouts_per_step", "batch_policy", "engine_settings", *SECTIONS)
+    optional = ("summary", "report", "final_models", "rollouts_per_step", "batch_policy", "engine_settings", *SECTIONS)
     check_names("profile key", data, (*required, *optional))
     if missing := [key for key in required if key not in data]:
         raise ConfigError(f"profile must have {', '.join(required)}, got none for {', '.join(missing)}; add them")
@@ -114,6 +116,7 @@ def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> P
         summary=str(data.get("summary", "")),
         engine=data["engine"],
         seeds=_seeds(data["seeds"]),
+        final_models=expect(bool, "final_models", data.get("final_models", False)),
         report=_report_folder(data.get("report")),
         matrix=tuple(_block(block) for block in expect(list, "matrix", data["matrix"])),
         overrides=Overrides(
@@ -125,6 +128,8 @@ def _profile(data: Mapping[str, Any], engines: Mapping[str, EngineFactory]) -> P
     )
     if not profile.matrix:
         raise ConfigError("matrix must hold at least one block, got none; see benchmarks/profiles/cpu.toml")
+    if profile.final_models:
+        check_names("task of final models", [task for block in profile.matrix for task in block.tasks], TASKS)
     plan(profile, engines=engines)  # a profile whose runs cannot be is refused here, whatever is asked of it later
     return profile
 

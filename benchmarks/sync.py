@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import evaluation_runs
 from benchmarks.endings import mark_the_dead
 from benchmarks.plan_file import mark_dead_plans, plan_status, read_plan
 from benchmarks.processes import Stop
@@ -84,4 +85,8 @@ def sync(folder: RunsFolder, profile: str | None) -> tuple[bool, list[str]]:
             complete &= not done.undelivered
             lines.append(f"{parcel.suite}: {len(parcel.runs)} runs, {len(new) - done.undelivered} brought up to date")
             lines += delivery_lines(done)
+        if profile is None and (late := list(evaluation_runs.undelivered(folder))):
+            problem = evaluation_runs.show(folder, late)
+            complete &= problem is None
+            lines.append(problem or f"{evaluation_runs.EXPERIMENT}: {len(late)} evaluations brought up to date")
     return complete, lines

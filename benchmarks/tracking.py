@@ -158,6 +158,11 @@ class Tracker:
         found = self.client.search_runs([self.experiment_id], f"tags.`{tag}` = '{value}'", max_results=1)
         return str(found[0].info.run_id) if found else None
 
+    def has_closed(self, tag: str, value: str) -> bool:
+        """Whether a run with that tag has ended."""
+        query = f"tags.`{tag}` = '{value}' and attributes.status != 'RUNNING'"
+        return bool(self.client.search_runs([self.experiment_id], query, max_results=1))
+
     def params(self, run_id: str, params: Mapping[str, str]) -> None:
         """Set parameters; the same ones again change nothing."""
         items = [Param(key, value) for key, value in params.items()]

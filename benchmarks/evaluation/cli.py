@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from benchmarks.evaluation.samplers import BATCH_SIZES, SAMPLERS, check_engine
 from benchmarks.evaluation.sets import SETS, select
 from sagc.errors import ConfigError
 
-Log = Callable[[Path, Mapping[str, Any], Mapping[str, float]], None]
-"""Takes an evaluation's folder, config and metrics, to show them elsewhere."""
+Log = Callable[[Path], None]
+"""Takes the folder of a finished evaluation, to show it elsewhere."""
 FINISHED, UNTRUSTWORTHY, BAD_INPUT = 0, 1, 2
 
 
@@ -102,12 +102,11 @@ def evaluate(arguments: argparse.Namespace, log: Log | None = None) -> int:
     """Sample what is missing, score everything and show it."""
     evaluation = _planned(arguments)
     folder = arguments.runs / evaluation.eval_id
-    config = evaluation.config()
-    with ScoringPool(arguments.workers, arguments.limit_s) as pool, claimed(folder, config):
+    with ScoringPool(arguments.workers, arguments.limit_s) as pool, claimed(folder, evaluation.config()):
         _sample(evaluation, folder)
         results = score_folder(folder, arguments.k, pool)
     if log is not None:
-        log(folder, config, results.flat())
+        log(folder)
     return _show(results)
 
 

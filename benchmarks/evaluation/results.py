@@ -22,7 +22,8 @@ MAX_ERROR_FRAC = 0.01
 
 BySet = Mapping[str, Mapping[str, Sequence[Sample]]]
 """Set -> problem -> its samples."""
-Flat = dict[str, float]
+Metrics = Mapping[str, Mapping[str, float | None]]
+"""Set -> name -> number; None is "not measured"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +31,11 @@ class Results:
     """What an evaluation came to."""
 
     folder: Path
-    metrics: dict[str, dict[str, float | None]]
-    """Set -> name -> number; None is "not measured"."""
+    metrics: Metrics
     changed: int | None
     """Verdicts that differ from the stored ones; None if there were none."""
     temperature: dict[str, float]
     """Set -> temperature of its samples."""
-
-    def flat(self) -> Flat:
-        """Everything that was measured, as ``<set>/<name>``: legal names for MLflow."""
-        return {
-            f"{set_name}/{name}": value
-            for set_name, numbers in self.metrics.items()
-            for name, value in numbers.items()
-            if value is not None
-        }
 
     def warnings(self) -> list[str]:
         """What a reader should know before the numbers."""
@@ -78,6 +69,16 @@ class VerdictLine(NamedTuple):
     detail: str
     tokens: int
     truncated: bool
+
+
+def flat(metrics: Metrics) -> dict[str, float]:
+    """Everything that was measured, as ``<set>/<name>``: legal names for MLflow."""
+    return {
+        f"{set_name}/{name}": value
+        for set_name, numbers in metrics.items()
+        for name, value in numbers.items()
+        if value is not None
+    }
 
 
 def score_folder(folder: Path, ks: Sequence[int], pool: ScoringPool) -> Results:

@@ -25,7 +25,7 @@ from benchmarks.evaluation.prompts import Prompt, Question, ask
 from benchmarks.evaluation.protocols import Sampling, sample_seed
 from benchmarks.evaluation.samplers import Request, Sampler
 from benchmarks.runs_folder import EVALUATION
-from benchmarks.store import CONFIG, write_json
+from benchmarks.store import CONFIG, MODEL, write_json
 from sagc.errors import ConfigError
 
 _EDGE_BYTES = 2**20
@@ -72,8 +72,9 @@ class Evaluation:
     @property
     def eval_id(self) -> str:
         """The folder's name: readable, and different whenever a completion could differ."""
-        stem = Path(self.model).name or "model"
-        return f"{EVALUATION}{stem}-s{self.seed}-{_digest(self.config())[:8]}"
+        path = Path(self.model)
+        stem = path.parent.name if path.name == MODEL else path.name  # the final model of a run goes by the run
+        return f"{EVALUATION}{stem or MODEL}-s{self.seed}-{_digest(self.config())[:8]}"
 
     def batches(self) -> Iterator[tuple[Part, list[Item]]]:
         """The fixed partition of all completions, by problem and sample; no batch crosses sets."""

@@ -250,6 +250,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("reproduce", "--profil", "OWN"), "--profil"),
     (("reproduce", "--profile", "OWN", "--seeds", "many"), "invalid int value: 'many'"),
     (("report", "--profile", "OWN"), "profile must have been reproduced"),
+    (("sweep", "--profile", "OWN", "--arm", "static_33"), "did you mean 'static_32'"),
     (("list", "arm"), "did you mean 'arms'"),
     (("lst",), "invalid choice: 'lst'"),
     ((), "required"),
@@ -346,3 +347,26 @@ def test_a_setting_is_toml_or_text() -> None:
         "controller": {"candidates": [4, 8], "utility": "log", "budget": 0.2},
         "training": {"a": "b=c"},
     }
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_output_that_finds_no_room_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "benchmarks", "list"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "error: standard output must have room, got No space left on device; free some and go on\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    shown = subprocess.run(
+        f"{sys.executable} -m benchmarks list | head -n 1; echo ${{PIPESTATUS[0]}}",
+        cwd=ROOT,
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout.splitlines()[0] == "arms"
+    assert shown.stderr == ""

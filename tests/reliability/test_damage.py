@@ -166,6 +166,7 @@ def test_a_run_that_outlives_its_command_is_waited_for_and_never_written_by_two(
     process = start(*slow, *SMALL, *HORIZON, *short, "--runs", str(folder.path), module=FAKE_CLI)
     run = wait_for_a_step(folder, process)
     process.kill()  # the command alone: its run ends the step in progress
+    process.wait()
     assert command(folder, *short, run=slow) == 0
     assert "still ends its step; waiting for it" in capsys.readouterr().out
     data = read_run(run)

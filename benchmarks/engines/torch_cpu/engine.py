@@ -30,13 +30,11 @@ from benchmarks.engines.torch_cpu.warm_start import WARM_START, WarmStartSetting
 from benchmarks.noise import Stream, generator, rollout_uniforms
 from benchmarks.record import Outcome
 from benchmarks.spec import RunSpec
+from benchmarks.store import MODEL
 from benchmarks.tasks import TASKS
 from benchmarks.tasks.modular_chain import EOS, PAD, VOCABULARY
 from sagc.errors import ConfigError, unknown_name
 from sagc.protocol import Policy
-
-MODEL = "model"
-"""Folder of a finished run's model, in the run's folder."""
 
 
 class TorchStepEngine:

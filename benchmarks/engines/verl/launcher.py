@@ -18,13 +18,13 @@ from benchmarks.engines.verl.process import LOG, ROOT, VerlProcess, verl_python
 from benchmarks.engines.verl.settings import VerlEngineSettings
 from benchmarks.record import EvaluationRecord, Outcome, Status, StepRecord, StepTiming
 from benchmarks.spec import RunSpec
+from benchmarks.store import MODEL
 from sagc.errors import ConfigError
 from sagc.protocol import Policy
 
 POLL_S = 0.5
 ATTEMPTS = 2
 """Starts of a process that says nothing within `start_limit_s`: on a loaded machine one in twelve hung [ours]."""
-MODEL = "model"
 
 
 @dataclass(slots=True)

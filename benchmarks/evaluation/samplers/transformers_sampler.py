@@ -33,6 +33,7 @@ class TransformersSampler:
         Raises:
             ConfigError: if it cannot be loaded.
         """
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # the command has its own
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._tokenizer = load_tokenizer(model, revision)
         try:

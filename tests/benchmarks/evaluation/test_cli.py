@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.evaluation.__main__ import main
 from benchmarks.evaluation.cli import add_commands, evaluate
 from benchmarks.evaluation.generations import FILE
+from benchmarks.evaluation.results import METRICS
+from benchmarks.store import CONFIG, read_json
 
 SMALL = ("--samples", "2", "--max-tokens", "8", "--temperature", "1", "--workers", "1")
 
@@ -63,17 +63,17 @@ def test_giving_the_command_again_goes_on(tiny_model: Path, tmp_path: Path, caps
 
 def test_a_finished_evaluation_is_handed_on(tiny_model: Path, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
-    handed: list[tuple[Path, Mapping[str, Any], Mapping[str, float]]] = []
-    add_commands(parser.add_subparsers(), log=lambda *everything: handed.append(everything))
+    handed: list[Path] = []
+    add_commands(parser.add_subparsers(), log=handed.append)
     arguments = parser.parse_args(
         ["evaluate", "--model", str(tiny_model), "--sets", "toy_integer", "--runs", str(tmp_path), *SMALL]
     )
     assert arguments.func(arguments) == 0
-    [(folder, config, metrics)] = handed
+    [folder] = handed
     assert folder.parent == tmp_path
     assert (folder / FILE).exists()
-    assert config["sets"]["toy_integer"]["sampling"]["samples"] == 2
-    assert metrics["toy_integer/problems"] == 12
+    assert read_json(folder / CONFIG)["sets"]["toy_integer"]["sampling"]["samples"] == 2
+    assert read_json(folder / METRICS)["toy_integer"]["problems"] == 12
     assert evaluate(arguments) == 0  # without `log` it keeps the record alone
     assert len(handed) == 1
 

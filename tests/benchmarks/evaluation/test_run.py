@@ -17,7 +17,7 @@ from benchmarks.evaluation.pool import ScoringPool
 from benchmarks.evaluation.problems import LoadOptions, load_problems
 from benchmarks.evaluation.prompts import Prompt
 from benchmarks.evaluation.protocols import Sampling, settings
-from benchmarks.evaluation.results import METRICS, VERDICTS, score_folder
+from benchmarks.evaluation.results import METRICS, VERDICTS, flat, score_folder
 from benchmarks.evaluation.run import Evaluation, Part, claimed, fingerprint, sample_missing
 from benchmarks.evaluation.samplers import Completion, Request
 from benchmarks.evaluation.sets import select
@@ -162,9 +162,9 @@ def test_scores_can_be_taken_again_and_stay(tmp_path: Path, pool: ScoringPool) -
     [integers, choices] = read_lines(tmp_path / EVALUATIONS, EvaluationRecord)
     assert (integers.set, integers.samples, len(integers.right), choices.set) == ("toy_integer", 3, 12, "toy_choice")
     assert sum(integers.right) / 36 == first.metrics["toy_integer"]["avg_at_3"]
-    flat = first.flat()
-    assert flat["toy_integer/avg_at_3"] == first.metrics["toy_integer"]["avg_at_3"]
-    assert "toy_integer/pass_at_3_run_sd" not in flat  # not measured at k = n
+    numbers = flat(first.metrics)
+    assert numbers["toy_integer/avg_at_3"] == first.metrics["toy_integer"]["avg_at_3"]
+    assert "toy_integer/pass_at_3_run_sd" not in numbers  # not measured at k = n
 
 
 def test_a_changed_verdict_is_counted(tmp_path: Path, pool: ScoringPool) -> None:

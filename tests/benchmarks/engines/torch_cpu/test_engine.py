@@ -12,7 +12,7 @@ import torch
 
 from baselines.algorithms import GRPO
 from benchmarks.engines.protocol import Rollouts, TrainBatch
-from benchmarks.engines.torch_cpu.engine import MODEL, TorchCpuEngine, TorchStepEngine
+from benchmarks.engines.torch_cpu.engine import TorchCpuEngine, TorchStepEngine
 from benchmarks.engines.torch_cpu.export import read_model, write_model
 from benchmarks.engines.torch_cpu.model import Decoder
 from benchmarks.engines.torch_cpu.update import token_batch, token_log_probs
@@ -20,6 +20,7 @@ from benchmarks.engines.torch_cpu.warm_start import MODEL as MODEL_SHAPE
 from benchmarks.engines.torch_cpu.warm_start import WarmStartSettings
 from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
 from benchmarks.spec import EvaluationPlan, Horizon, RunSpec
+from benchmarks.store import MODEL
 from benchmarks.tasks import TASKS
 from benchmarks.tasks.modular_chain import EOS, PAD, VOCABULARY
 from sagc.errors import ConfigError
