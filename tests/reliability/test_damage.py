@@ -158,17 +158,22 @@ def test_a_command_that_dies_with_its_runs_is_marked_by_the_next_start(
 
 
 def test_a_run_that_outlives_its_command_is_waited_for_and_never_written_by_two(
-    tmp_path: Path, ready: Path, start: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, ready: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     folder = fresh(tmp_path / "runs", ready)
     slow = tuple("slow" if part == "fake" else part for part in RUN)
     short = ("--horizon-rollouts", "768")
-    process = start(*slow, *SMALL, *HORIZON, *short, "--runs", str(folder.path), module=FAKE_CLI)
+    asked = (*slow, *SMALL, *HORIZON, *short, "--runs", str(folder.path))
+    process = start(*asked, module=FAKE_CLI)
     run = wait_for_a_step(folder, process)
-    process.kill()  # the command alone: its run ends the step in progress
+    os.killpg(process.pid, signal.SIGSTOP)  # however long the next command takes to start
+    process.kill()  # the command alone
     process.wait()
-    assert command(folder, *short, run=slow) == 0
-    assert "still ends its step; waiting for it" in capsys.readouterr().out
+    second = start(*asked, module=FAKE_CLI)
+    assert second.stdout is not None
+    assert any("still ends its step; waiting for it" in line for line in second.stdout)
+    os.killpg(process.pid, signal.SIGCONT)
+    assert wait_for(second).code == 0
     data = read_run(run)
     assert [step.step for step in data.steps] == list(range(1, len(data.steps) + 1))
     assert [timing.step for timing in data.timings] == [step.step for step in data.steps]
