@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,16 +68,28 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def whole_checkpoints(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Path]:
-    """The whole checkpoints in `folder`, newest first.
+class Saved(NamedTuple):
+    """A checkpoint that a run can go on from."""
+
+    step: int
+    """Training steps that the run had done."""
+    path: Path
+
+
+FindSaved = Callable[[Path, Callable[[Path], None]], Iterator[Saved]]
+"""(folder of a run, told of every damaged checkpoint) -> the whole ones, newest first."""
+
+
+def saved_steps(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Saved]:
+    """The whole checkpoints of a run, newest first.
 
     Args:
-        folder: may be missing.
+        folder: of the run.
         damaged: told of every file that is passed over because its content does not match its name.
     """
-    for path in _files(folder):
+    for path in _files(folder / FOLDER):
         if _digest(path.read_bytes()) == path.name.split(".")[1]:
-            yield path
+            yield Saved(checkpoint_step(path), path)
         else:
             damaged(path)
 

@@ -6,17 +6,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.checkpoint import FOLDER, checkpoint_step, whole_checkpoints
+from benchmarks.checkpoint import FOLDER, FindSaved, Saved, saved_steps
 from benchmarks.record import StepRecord
 from benchmarks.store import CONFIG, STEPS, RecordError, cut_records, read_lines
 
 
-def go_back_to_checkpoint(folder: Path, say: Callable[[str], None]) -> Path | None:
+def go_back_to_checkpoint(folder: Path, say: Callable[[str], None], find: FindSaved = saved_steps) -> Saved | None:
     """Take a run's records back to its newest whole checkpoint whose records are all there.
 
     Args:
         folder: of a run that has not finished; may be missing.
         say: is told what a reader should know.
+        find: finds the checkpoints of the run's engine.
 
     Returns:
         The checkpoint; None if the run must start anew: there is none, or records from before each are lost.
@@ -24,16 +25,17 @@ def go_back_to_checkpoint(folder: Path, say: Callable[[str], None]) -> Path | No
     if not (folder / CONFIG).exists():  # nobody knows what the rest belongs to
         return None
     recorded = _recorded_steps(folder)
-    for path in whole_checkpoints(
-        folder / FOLDER,
-        damaged=lambda path: say(f"checkpoint {path.name} is damaged; the one before it is used, if there is one"),
+    for saved in find(
+        folder,
+        lambda path: say(f"checkpoint {path.name} is damaged; the one before it is used, if there is one"),
     ):
-        step = checkpoint_step(path)
-        if step <= recorded:
+        if saved.step <= recorded:
             _clear_leftovers(folder)
-            cut_records(folder, step)
-            return path
-        say(f"records of some of the {step} steps before checkpoint {path.name} are lost; it cannot be used")
+            cut_records(folder, saved.step)
+            return saved
+        say(
+            f"records of some of the {saved.step} steps before checkpoint {saved.path.name} are lost; it cannot be used"
+        )
     return None
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from benchmarks import worker
-from benchmarks.checkpoint import checkpoint_step
+from benchmarks.checkpoint import Saved, saved_steps
 from benchmarks.endings import ending, finished_before, last_line, partial_outcome
-from benchmarks.engines import EngineFactory
+from benchmarks.engines import CHECKPOINTS, EngineFactory
 from benchmarks.processes import Stop, process_context
 from benchmarks.record import Status, StepRecord
 from benchmarks.resume import go_back_to_checkpoint
@@ -212,9 +212,10 @@ class Runner:
             if run.reused:
                 self._settle(run, "finished", "")
                 return
-        resume_from = go_back_to_checkpoint(run.folder, lambda text: self._say(f"{run.name}: {text}"))
-        if resume_from is not None:
-            run.resumed_at = checkpoint_step(resume_from)
+        find = CHECKPOINTS.get(run.spec.engine, saved_steps)
+        saved = go_back_to_checkpoint(run.folder, lambda text: self._say(f"{run.name}: {text}"), find)
+        if saved is not None:
+            run.resumed_at = saved.step
             self._say(f"{run.name} had not finished: it goes on after step {run.resumed_at}")
         else:
             if run.folder.exists():
@@ -225,7 +226,7 @@ class Runner:
         run.state = "running"
         for observer in self._observers:
             observer.started(run)
-        self._spawn(worker.run, run, run.spec.run_id, prepares=None, resume_from=resume_from)
+        self._spawn(worker.run, run, run.spec.run_id, prepares=None, resume_from=saved)
 
     def _spawn(
         self,
@@ -233,7 +234,7 @@ class Runner:
         run: Run,
         name: str,
         prepares: tuple[str, str] | None,
-        resume_from: Path | None = None,
+        resume_from: Saved | None = None,
     ) -> None:
         log = self._folder.log(name)
         job = worker.Job(

@@ -4,6 +4,7 @@
 <run_id>/steps.jsonl         one StepRecord a line
 <run_id>/timings.jsonl       one StepTiming a line
 <run_id>/evaluations.jsonl   one EvaluationRecord a line
+<run_id>/sittings.jsonl      where and from which step each process began that has worked on it
 <run_id>/outcome.json        how it ended; missing while it runs
 <run_id>/model/              the final model
 """
@@ -14,6 +15,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -30,6 +32,7 @@ CONFIG, STEPS, TIMINGS, EVALUATIONS, OUTCOME = (
     "evaluations.jsonl",
     "outcome.json",
 )
+SITTINGS = "sittings.jsonl"
 MODEL = "model"
 """Folder of a finished run's model."""
 Line = TypeVar("Line", StepRecord, StepTiming, EvaluationRecord)
@@ -272,6 +275,27 @@ def read_outcome(folder: Path) -> Outcome | None:
 def write_outcome(folder: Path, outcome: Outcome) -> None:
     """Write how the run in `folder` ended."""
     write_json(folder / OUTCOME, asdict(outcome))
+
+
+def add_sitting(folder: Path, sitting: dict[str, Any]) -> list[dict[str, Any]]:
+    """Note that a process begins to work on the run.
+
+    Args:
+        folder: of the run.
+        sitting: provenance, and the training step that it goes on from.
+
+    Returns:
+        The earlier ones, in order.
+
+    Degenerate cases: a line that cannot be read is left out; it says nothing of what the run found.
+    """
+    path = folder / SITTINGS
+    earlier = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with suppress(ValueError):
+            earlier.append(parse_json(line))
+    write_bytes(path, b"".join(json.dumps(line, sort_keys=True).encode() + b"\n" for line in [*earlier, sitting]))
+    return earlier
 
 
 class Tail(Generic[Line]):

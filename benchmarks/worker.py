@@ -14,12 +14,13 @@ from typing import Any
 
 from baselines.arms import ARMS, ArmContext
 from benchmarks.checkpoint import FOLDER as CHECKPOINTS
+from benchmarks.checkpoint import Saved
 from benchmarks.engines import EngineFactory
 from benchmarks.provenance import moment
 from benchmarks.record import EvaluationRecord, StepRecord, StepTiming
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.spec import RunSpec
-from benchmarks.store import RunWriter, write_outcome
+from benchmarks.store import RunWriter, add_sitting, write_outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Job:
     log: Path
     """Takes everything that the process prints."""
     provenance: dict[str, Any]
-    resume_from: Path | None = None
+    resume_from: Saved | None = None
     """A checkpoint that the run goes on from; the folder holds its records up to there."""
 
 
@@ -93,15 +94,18 @@ def run(job: Job) -> None:
 
 
 def _run(job: Job, stop: StopFlag) -> None:
-    started = moment()
+    sitting = {**job.provenance, "started": moment(), "resumed_at": job.resume_from and job.resume_from.step}
+    earlier = add_sitting(job.folder, sitting)
     engine = job.engine()
     engine.prepare(job.spec, job.cache)  # finds what the process before has built
     context = ArmContext(controller=job.spec.controller, seed=job.spec.seed, schedule=job.spec.schedule)
     writer = RunWriter(job.folder)
     policy = ARMS[job.spec.arm].make(context)
-    outcome = engine.run(job.spec, policy, FolderSink(writer, stop), job.folder, job.resume_from)
+    outcome = engine.run(
+        job.spec, policy, FolderSink(writer, stop), job.folder, job.resume_from and job.resume_from.path
+    )
     writer.close()
-    provenance = {**job.provenance, "started": started, "ended": moment()}
+    provenance = {**sitting, "ended": moment()} | ({"earlier_sittings": earlier} if earlier else {})
     write_outcome(job.folder, replace(outcome, provenance={**outcome.provenance, **provenance}))
     if outcome.status == "finished":
         shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)  # there may be none

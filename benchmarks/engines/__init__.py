@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.checkpoint import FindSaved, Saved
 from benchmarks.engines.protocol import Engine
 from benchmarks.spec import RunSpec
 
@@ -36,6 +37,14 @@ def _dry_run_verl(specs: Sequence[RunSpec], folder: Path) -> str:
     return report(dry_run(specs, folder))
 
 
+def _saved_by_verl(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Saved]:
+    from benchmarks.engines.verl.checkpoints import saved_steps
+
+    return saved_steps(folder, damaged)
+
+
+CHECKPOINTS: dict[str, FindSaved] = {"verl": _saved_by_verl}
+"""Engines whose checkpoints are their framework's; all others write those of `benchmarks.checkpoint`."""
 TASKS_OF: dict[str, tuple[str, ...]] = {"torch_cpu": ("steady", "growing")}
 """The tasks that an engine can run; one that is not here says so itself."""
 DRY_RUNS: dict[str, Callable[[Sequence[RunSpec], Path], str]] = {"verl": _dry_run_verl}

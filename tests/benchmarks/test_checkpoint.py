@@ -8,14 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    checkpoint_step,
-    read_checkpoint,
-    whole_checkpoints,
-    write_checkpoint,
-)
+from benchmarks.checkpoint import FOLDER, Checkpoint, CheckpointError, read_checkpoint, saved_steps, write_checkpoint
 
 
 def refuse(path: Path) -> None:
@@ -31,20 +24,20 @@ def checkpoint(step: int) -> Checkpoint:
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert next(whole_checkpoints(tmp_path, damaged=refuse), None) is None
-    assert next(whole_checkpoints(tmp_path / "none", damaged=refuse), None) is None
+    assert next(saved_steps(tmp_path, damaged=refuse), None) is None
+    assert next(saved_steps(tmp_path / "none", damaged=refuse), None) is None
 
 
 def test_the_newest_comes_back_bit_for_bit_and_two_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 100):
-        write_checkpoint(tmp_path, checkpoint(step))
-    path = next(whole_checkpoints(tmp_path, damaged=refuse), None)
-    assert path is not None
-    found = read_checkpoint(path)
+        write_checkpoint(tmp_path / FOLDER, checkpoint(step))
+    saved = next(saved_steps(tmp_path, damaged=refuse))
+    found = read_checkpoint(saved.path)
+    assert saved.step == 100
     assert (found.step, found.state) == (100, checkpoint(100).state)
     for name, array in checkpoint(100).arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, strict=True)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list((tmp_path / FOLDER).iterdir())) == 2
 
 
 def flip_a_bit(path: Path) -> None:
@@ -57,22 +50,18 @@ def flip_a_bit(path: Path) -> None:
     "damage", [flip_a_bit, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes()[:-7])]
 )
 def test_a_damaged_file_is_named_and_the_one_before_it_is_used(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    write_checkpoint(tmp_path, checkpoint(5))
-    newest = write_checkpoint(tmp_path, checkpoint(10))
+    write_checkpoint(tmp_path / FOLDER, checkpoint(5))
+    newest = write_checkpoint(tmp_path / FOLDER, checkpoint(10))
     damage(newest)
     named: list[Path] = []
-    found = next(whole_checkpoints(tmp_path, damaged=named.append), None)
-    assert found is not None
-    assert checkpoint_step(found) == 5
+    assert next(saved_steps(tmp_path, damaged=named.append)).step == 5
     assert named == [newest]
 
 
 def test_a_half_written_file_of_a_killed_writer_is_passed_over(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, checkpoint(5))
-    (tmp_path / "00000010.0123456789abcdef.tmp").write_bytes(b"half")
-    found = next(whole_checkpoints(tmp_path, damaged=refuse), None)
-    assert found is not None
-    assert checkpoint_step(found) == 5
+    write_checkpoint(tmp_path / FOLDER, checkpoint(5))
+    (tmp_path / FOLDER / "00000010.0123456789abcdef.tmp").write_bytes(b"half")
+    assert next(saved_steps(tmp_path, damaged=refuse)).step == 5
 
 
 def test_same_state_same_bytes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from baselines.algorithms import AlgorithmSpec
-from benchmarks.checkpoint import Checkpoint, CheckpointError, read_checkpoint, whole_checkpoints
+from benchmarks.checkpoint import FOLDER, Checkpoint, CheckpointError, read_checkpoint, saved_steps
 from benchmarks.engines.protocol import EvaluationScores, Prompt, Rollouts, TrainBatch, TrainStats
 from benchmarks.loop import step_prompts, train
 from benchmarks.noise import Stream, generator
@@ -283,12 +283,10 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, stop: 
     policy = SagcPolicy(CONTROLLER)
     whole, _ = run(policy, spec)
     first = ListSink(stop_after=stop)
-    assert train(LengthEngine(), spec, policy, first, checkpoints=tmp_path).status == "killed"
-    path = next(whole_checkpoints(tmp_path, damaged=refuse), None)
-    assert path is not None
-    checkpoint = read_checkpoint(path)
+    assert train(LengthEngine(), spec, policy, first, checkpoints=tmp_path / FOLDER).status == "killed"
+    checkpoint = read_checkpoint(next(saved_steps(tmp_path, damaged=refuse)).path)
     engine, second = LengthEngine(), ListSink()
-    outcome = train(engine, spec, policy, second, checkpoints=tmp_path, resume=checkpoint)
+    outcome = train(engine, spec, policy, second, checkpoints=tmp_path / FOLDER, resume=checkpoint)
     assert engine.restored == checkpoint.step == stop
     assert (outcome.status, outcome.steps) == ("finished", len(whole.steps))
     assert first.steps + second.steps == whole.steps

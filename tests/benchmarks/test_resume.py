@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.checkpoint import FOLDER, Checkpoint, checkpoint_step, write_checkpoint
+from benchmarks.engines import CHECKPOINTS
 from benchmarks.resume import go_back_to_checkpoint
 from benchmarks.store import EVALUATIONS, OUTCOME, STEPS, TIMINGS, cut_records, read_run
 from tests.reports.records import World, write
@@ -41,7 +42,7 @@ def test_without_a_folder_or_a_checkpoint_a_run_starts_anew(tmp_path: Path, fold
 def test_records_go_back_to_the_checkpoint_and_the_outcome_goes(folder: Path) -> None:
     whole = read_run(folder)
     path = checkpoint(folder, 5)
-    assert go_back_to_checkpoint(folder, refuse) == path
+    assert go_back_to_checkpoint(folder, refuse) == (5, path)
     back = read_run(folder)
     assert (back.steps, back.timings) == (whole.steps[:5], whole.timings[:5])
     assert back.evaluations == [record for record in whole.evaluations if record.step <= 5]
@@ -62,7 +63,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(folder: Pat
     first, second = checkpoint(folder, 3), checkpoint(folder, 6)
     second.write_bytes(second.read_bytes()[:-1])
     said: list[str] = []
-    assert go_back_to_checkpoint(folder, said.append) == first
+    assert go_back_to_checkpoint(folder, said.append) == (checkpoint_step(first), first)
     assert second.name in said[0]
     assert len(read_run(folder).steps) == checkpoint_step(first)
 
@@ -83,3 +84,21 @@ def test_a_run_without_records_can_be_cut(tmp_path: Path) -> None:
         (empty / name).unlink()
     cut_records(empty, 0)
     assert read_run(empty).steps == []
+
+
+def test_a_framework_goes_on_from_its_own_checkpoint(folder: Path) -> None:
+    """verl's tracker file names the newest; it is written last, and verl looks at no other."""
+    own, said = CHECKPOINTS["verl"], list[str]()
+    assert go_back_to_checkpoint(folder, refuse, own) is None
+    tracker = folder / FOLDER / "latest_checkpointed_iteration.txt"
+    tracker.parent.mkdir()
+    for text in ("", "many", "0", "-4"):
+        tracker.write_text(text)
+        assert go_back_to_checkpoint(folder, refuse, own) is None
+    tracker.write_text("4\n")
+    assert go_back_to_checkpoint(folder, said.append, own) is None
+    assert said == ["checkpoint global_step_4 is damaged; the one before it is used, if there is one"]
+    (folder / FOLDER / "global_step_4").mkdir()
+    (folder / FOLDER / "global_step_4" / "sagc.json").write_text("{}")
+    assert go_back_to_checkpoint(folder, refuse, own) == (4, folder / FOLDER)
+    assert len(read_run(folder).steps) == 4

@@ -58,3 +58,18 @@ def test_a_run_without_an_outcome_has_no_provenance_and_does_no_harm(tmp_path: P
     folders = write(tmp_path, WORLD)
     (folders[0] / OUTCOME).unlink()
     assert warnings(list(load(folders).runs.values())) == []
+
+
+@pytest.mark.parametrize("engine", ["torch_cpu", "verl"])
+def test_an_interrupted_run_says_so_and_brings_what_it_was_first_made_with(tmp_path: Path, engine: str) -> None:
+    earlier: dict[str, Any] = {"commit": "e" * 40, "packages": {}, "machine": {}, "resumed_at": None}
+    found = runs(tmp_path, earlier_sittings=[earlier], resumed_at=3)
+    for run in found:
+        run.data.config["spec"]["engine"] = engine
+    text = section(found)
+    assert f"interrupted, went on from a checkpoint | {engine} | 1" in " ".join(text.split())
+    assert "the runs come from 2 commits" in text
+    assert text.count("e" * 40) == 1
+    assert ("1 of 2 runs were interrupted and went on from a checkpoint of their framework" in text) == (
+        engine == "verl"
+    )

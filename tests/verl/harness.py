@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from baselines.arms import ARMS, ArmContext
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines import ENGINES
 from benchmarks.engines.verl.launcher import VerlEngine
 from benchmarks.record import EvaluationRecord, Outcome, StepRecord, StepTiming
@@ -77,7 +78,7 @@ def train(spec: RunSpec, sink: Collector, folder: Path, resume: bool = False) ->
     """Run `spec` in `folder`; the warm start is found in, or put into, $SAGC_TEST_CACHE."""
     engine = VerlEngine()
     engine.prepare(spec, Path(os.environ.get("SAGC_TEST_CACHE", folder.parent / "cache")))
-    return engine.run(spec, policy_of(spec), sink, folder, folder / "verl-checkpoints" if resume else None)
+    return engine.run(spec, policy_of(spec), sink, folder, folder / CHECKPOINTS if resume else None)
 
 
 def changes_of_size(steps: list[StepRecord]) -> int:

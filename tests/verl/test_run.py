@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines.verl.faults import FAULTS
 from sagc.controller import SagcPolicy
 from sagc.group_size import GroupSizeController
@@ -51,7 +52,7 @@ def test_rows_padding_and_optimizer_steps_are_as_planned(run: Trained) -> None:
 
 
 def test_adam_counts_two_steps_for_every_training_step(run: Trained) -> None:
-    folder = run.folder / "verl-checkpoints" / f"global_step_{run.steps[-1].step}"
+    folder = run.folder / CHECKPOINTS / f"global_step_{run.steps[-1].step}"
     if not folder.exists():
         pytest.skip("this run kept no checkpoint of its last step")
     state = torch.load(folder / "actor" / "optim_world_size_1_rank_0.pt", weights_only=False)["state"]
@@ -115,7 +116,7 @@ def test_a_run_that_is_asked_to_stop_ends_after_its_step_with_a_checkpoint(dapo:
     last = dapo.steps[-1].step
     assert (outcome.status, outcome.reason) == ("killed", f"asked to stop after step {last}")
     assert last in (22, 23)  # it was asked when the record of step 22 was there
-    assert (dapo.folder / "verl-checkpoints" / f"global_step_{last}" / STATE_FILE).exists()
+    assert (dapo.folder / CHECKPOINTS / f"global_step_{last}" / STATE_FILE).exists()
 
 
 def test_a_killed_process_is_told_from_one_that_ended(grpo: Trained) -> None:
@@ -128,7 +129,7 @@ def test_a_killed_process_is_told_from_one_that_ended(grpo: Trained) -> None:
 def test_a_resumed_run_goes_on_from_the_saved_state_byte_for_byte(grpo: Trained) -> None:
     (resumed,) = grpo.events("resumed")
     assert resumed["step"] == 4
-    saved = Path(grpo.folder, "verl-checkpoints", "global_step_4", STATE_FILE).read_text()
+    saved = Path(grpo.folder, CHECKPOINTS, "global_step_4", STATE_FILE).read_text()
     assert state_text(resumed["state"]) == saved
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.engines.protocol import Capabilities, Sink
 from benchmarks.engines.verl import tiny
+from benchmarks.engines.verl.checkpoints import checkpointed_step
 from benchmarks.engines.verl.events import EVENTS, STOP, EventReader
 from benchmarks.engines.verl.overrides import RunPaths, overrides
 from benchmarks.engines.verl.preflight import failures, preflight
@@ -35,6 +36,8 @@ class Progress:
     prompts: int = 0
     rollouts: int = 0
     cpu_s: float = 0.0
+    step_wall_s: float = 0.0
+    """Of the steps alone."""
     evaluation_s: float = 0.0
     started: dict[str, Any] | None = None
     ended: tuple[Status, str] | None = None
@@ -52,6 +55,7 @@ class Progress:
                 self.prompts += record.groups_generated
                 self.rollouts += record.rollouts_generated
                 self.cpu_s += sum(timing.cpu_s.values())
+                self.step_wall_s += sum(timing.wall_s.values())
                 if sink is not None:
                     sink.step(record, timing)
             case "evaluation":
@@ -99,7 +103,7 @@ class VerlEngine:
         (folder / STOP).unlink(missing_ok=True)
         progress, code = Progress(), None
         _clear(paths.checkpoints, folder, resume_from is not None, progress)
-        began = time.perf_counter()
+        earlier_s, began = progress.step_wall_s + progress.evaluation_s, time.perf_counter()
         for _ in range(ATTEMPTS):
             process = VerlProcess(python, command, folder, settings.hardware)
             try:
@@ -120,7 +124,7 @@ class VerlEngine:
             prompts=progress.prompts,
             rollouts=progress.rollouts,
             cpu_s=progress.cpu_s + progress.evaluation_s * settings.devices,
-            wall_s=time.perf_counter() - began,
+            wall_s=earlier_s + time.perf_counter() - began,
             evaluation_cpu_s=progress.evaluation_s * settings.devices,
             provenance={"engine": {**(progress.started or {}), "command": command}},
         )
@@ -184,12 +188,6 @@ def _clear(checkpoints: Path, folder: Path, resume: bool, progress: Progress) ->
     temporary = events.with_suffix(".tmp")
     temporary.write_text("".join(json.dumps(event) + "\n" for event in kept), encoding="utf-8")
     temporary.replace(events)
-
-
-def checkpointed_step(checkpoints: Path) -> int:
-    """The training step of verl's newest checkpoint; 0 without one."""
-    tracker = checkpoints / "latest_checkpointed_iteration.txt"
-    return int(tracker.read_text()) if tracker.exists() else 0
 
 
 def _belongs(event: dict[str, Any], step: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from baselines.algorithms import ALGORITHMS, AlgorithmSpec
 from baselines.arms import ARMS
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines.verl.data import HELD_OUT, TRAIN
 from benchmarks.engines.verl.events import EVENTS
 from benchmarks.engines.verl.settings import VerlEngineSettings
@@ -44,8 +45,8 @@ class RunPaths:
 
     @property
     def checkpoints(self) -> Path:
-        """verl's own checkpoints."""
-        return self.folder / "verl-checkpoints"
+        """verl's own checkpoints, where every engine's stand."""
+        return self.folder / CHECKPOINTS
 
 
 def chain_paths(folder: Path, model: str, tokenizer: str, data: Path) -> RunPaths:

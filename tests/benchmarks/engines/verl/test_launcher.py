@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from baselines.arms import ARMS, ArmContext
+from benchmarks.checkpoint import FOLDER as CHECKPOINTS
 from benchmarks.engines import ENGINES
 from benchmarks.engines.verl import tiny
 from benchmarks.engines.verl.launcher import VerlEngine, check_spec
@@ -98,7 +99,7 @@ def run(
     monkeypatch.setenv("STAND_IN", json.dumps(told))
     engine.prepare(spec, folder.parent / "cache")
     policy = ARMS[spec.arm].make(ArmContext(controller=spec.controller, seed=0, schedule=(8,)))
-    return engine.run(spec, policy, sink or Sink(), folder, folder / "verl-checkpoints" if resume else None)
+    return engine.run(spec, policy, sink or Sink(), folder, folder / CHECKPOINTS if resume else None)
 
 
 def test_what_the_process_says_becomes_records_and_an_outcome(
@@ -178,8 +179,8 @@ def test_a_resumed_run_counts_what_it_has_and_drops_what_came_after_the_checkpoi
 ) -> None:
     folder = tmp_path / "run"
     run(engine, spec, folder, monkeypatch, events=[STARTED, EVALUATED, stepped(1), stepped(2), stepped(3)], exit=9)
-    (folder / "verl-checkpoints").mkdir()
-    (folder / "verl-checkpoints" / "latest_checkpointed_iteration.txt").write_text("2")
+    (folder / CHECKPOINTS).mkdir()
+    (folder / CHECKPOINTS / "latest_checkpointed_iteration.txt").write_text("2")
     sink = Sink()
     outcome = run(engine, spec, folder, monkeypatch, sink, resume=True, events=[STARTED, stepped(3), ENDED])
     assert [step.step for step in sink.steps] == [3]
@@ -193,10 +194,10 @@ def test_a_run_that_starts_anew_forgets_the_one_before(
 ) -> None:
     folder = tmp_path / "run"
     run(engine, spec, folder, monkeypatch, events=[STARTED, stepped(1)], exit=9)
-    (folder / "verl-checkpoints").mkdir()
+    (folder / CHECKPOINTS).mkdir()
     outcome = run(engine, spec, folder, monkeypatch, events=[STARTED, stepped(1), ENDED])
     assert (outcome.steps, outcome.rollouts) == (1, 10)
-    assert not (folder / "verl-checkpoints").exists()
+    assert not (folder / CHECKPOINTS).exists()
 
 
 def test_the_process_cannot_write_into_the_callers_mlflow(
