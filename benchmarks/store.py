@@ -294,6 +294,7 @@ def add_sitting(folder: Path, sitting: dict[str, Any]) -> list[dict[str, Any]]:
     for line in path.read_bytes().splitlines() if path.exists() else []:
         with suppress(ValueError):
             earlier.append(parse_json(line))
+    earlier = [line for line in earlier if isinstance(line, dict)]
     write_bytes(path, b"".join(json.dumps(line, sort_keys=True).encode() + b"\n" for line in [*earlier, sitting]))
     return earlier
 

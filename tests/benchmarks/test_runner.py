@@ -93,7 +93,7 @@ def test_every_run_is_finished_recorded_and_says_where_it_comes_from(tmp_path: P
         assert data.outcome.status == "finished"
         assert data.outcome.rollouts == sum(step.rollouts_generated for step in data.steps) >= 256
         assert data.outcome.steps == len(data.steps) == len(data.timings)
-        assert data.outcome.provenance.keys() == PROVENANCE.keys() | {"started", "ended"}
+        assert data.outcome.provenance.keys() == PROVENANCE.keys() | {"started", "resumed_at", "ended"}
         assert [record.final for record in data.evaluations] == [False, False, True]
 
 
@@ -172,7 +172,14 @@ def test_a_traceback_is_kept_outside_the_run_folder(tmp_path: Path) -> None:
     assert "Traceback" in log
     assert "fake_engine.py" in log
     names = {path.name for path in (tmp_path / broken.run_id).iterdir()}
-    assert names == {"config.json", "steps.jsonl", "timings.jsonl", "evaluations.jsonl", "outcome.json"}
+    assert names == {
+        "config.json",
+        "steps.jsonl",
+        "timings.jsonl",
+        "evaluations.jsonl",
+        "sittings.jsonl",
+        "outcome.json",
+    }
 
 
 def test_a_follower_of_a_run_that_did_not_finish_is_not_started_and_says_why(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import (
     EVALUATIONS,
     OUTCOME,
+    SITTINGS,
     STEPS,
     RecordError,
     RunWriter,
     Tail,
+    add_sitting,
     check_whole,
     read_json,
     read_lines,
@@ -145,3 +147,11 @@ def test_a_finished_run_that_lacks_records_is_refused_by_name(tmp_path: Path, na
     (folder / name).unlink()
     with pytest.raises(RecordError, match=name):
         check_whole(read_run(folder))
+
+
+def test_every_sitting_is_kept_and_a_damaged_line_costs_itself_alone(tmp_path: Path) -> None:
+    assert add_sitting(tmp_path, {"resumed_at": None}) == []
+    with (tmp_path / SITTINGS).open("ab") as file:
+        file.write(b'{"resumed_at": \xff\n')
+    assert add_sitting(tmp_path, {"resumed_at": 4}) == [{"resumed_at": None}]
+    assert add_sitting(tmp_path, {"resumed_at": 8}) == [{"resumed_at": None}, {"resumed_at": 4}]

@@ -23,7 +23,7 @@ from benchmarks.runner import Run, Runner
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.shown import record_metrics, run_params
 from benchmarks.spec import RunSpec
-from benchmarks.store import OUTCOME, STEPS, RunData, read_json, read_run
+from benchmarks.store import OUTCOME, SITTINGS, STEPS, RunData, read_json, read_run
 from benchmarks.suite import Plan, planned_run
 from benchmarks.tracking import IGNORED, Tracker, connect, drop_ignored, mlflow_status, tracking_uri
 from sagc.errors import ConfigError
@@ -210,7 +210,7 @@ def test_a_number_that_mlflow_cannot_hold_is_counted_and_loses_no_other(runs_fol
 def test_nothing_of_mlflow_lies_in_the_run_folder(runs_folder: RunsFolder) -> None:
     carry(runs_folder, spec("static_8"))
     names = {path.name for path in runs_folder.run(spec("static_8").run_id).iterdir()}
-    assert names == {"config.json", "steps.jsonl", "timings.jsonl", "evaluations.jsonl", OUTCOME}
+    assert names == {"config.json", "steps.jsonl", "timings.jsonl", "evaluations.jsonl", SITTINGS, OUTCOME}
 
 
 @pytest.mark.parametrize("status", get_args(Status))
