@@ -140,6 +140,7 @@ class Runner:
         for run in self.runs:
             if run.reused:
                 self._settle(run, "finished", "")
+        self._name_other_commits()
         while any(run.state in ("waiting", "running") for run in self.runs):
             self._pass_stop_on()
             self._launch()
@@ -168,6 +169,15 @@ class Runner:
         """Find the run's folder, and whether it needs to be run at all."""
         run.folder = self._folder.run(run.spec.run_id)
         run.reused = finished_before(run.folder, resolved_config(run.spec))
+
+    def _name_other_commits(self) -> None:
+        """A finished run is used whatever code it comes from; the user should know before the report says it."""
+        outcomes = [read_outcome(run.folder) for run in self.runs if run.reused and run.folder is not None]
+        commits = [str(outcome.provenance.get("commit")) for outcome in outcomes if outcome is not None]
+        others = [commit for commit in commits if commit != str(self._provenance.get("commit"))]
+        if others:
+            names = ", ".join(sorted({commit[:12] for commit in others}))
+            self._say(f"{len(others)} finished runs come from other code ({names}); another --runs repeats them")
 
     def _follow(self, run: Run) -> None:
         """Hand the run the group sizes of its source, once that has ended; it starts at the next look."""

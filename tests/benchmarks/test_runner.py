@@ -30,7 +30,7 @@ SMALL = Overrides(
         "evaluation": {"problems": 4, "final_problems": 8, "milestones": 2},
     }
 )
-PROVENANCE = {"commit": None, "commit_reason": "a test"}
+PROVENANCE: dict[str, Any] = {"commit": None, "commit_reason": "a test"}
 
 
 class Witness:
@@ -270,3 +270,13 @@ def test_the_last_words_are_one_short_line(tmp_path: Path) -> None:
     log.write_bytes(b"first\nlast \xff words" + b"x" * 1000 + b"\n\n")
     assert last_line(log).startswith("last")
     assert len(last_line(log)) == 300
+
+
+def test_a_finished_run_of_other_code_is_used_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first = carry(tmp_path, spec("static_8"), spec("sagc"))
+    _, again = carry(tmp_path, spec("static_8"), spec("sagc"))
+    assert not any("other code" in event for event in (*first.events, *again.events))
+    monkeypatch.setitem(PROVENANCE, "commit", "f" * 40)
+    runs, other = carry(tmp_path, spec("static_8"), spec("sagc"), spec("static_4"))
+    assert "said 2 finished runs come from other code (None); another --runs repeats them" in other.events
+    assert [run.reused for run in runs.values()] == [True, True, False]
