@@ -80,6 +80,15 @@ class Courier:
         with self._lock:
             self._followed[item.folder.name] = item
 
+    def begin(self, item: Followed) -> None:
+        """Deliver this run, whose process is about to start.
+
+        Its cursor is kept before that: a run may end after its command has died and before anything was sent, and
+        an old cursor would say that MLflow has its end.
+        """
+        self._attempt(lambda: write_cursor(self._folder, item.folder.name, item.cursor))
+        self.follow(item)
+
     def follows(self, name: str) -> bool:
         """Whether the run is among those that are delivered."""
         return name in self._followed

@@ -68,9 +68,9 @@ class Mirror:
         assert run.folder is not None
         old = self._courier.cursor(run.folder.name)
         if run.resumed_at is None:
-            self._courier.follow(Followed(run.folder, old.anew()))
+            self._courier.begin(Followed(run.folder, old.anew()))
         else:
-            self._courier.follow(Followed(run.folder, replace(old, closed=False), reopened=old.closed))
+            self._courier.begin(Followed(run.folder, replace(old, closed=False), reopened=True))
 
     def ended(self, run: Run) -> None:
         """Deliver what an earlier command could not; a run that this one started is followed already."""

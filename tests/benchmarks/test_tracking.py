@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -14,7 +15,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run as MlflowRun
 
 from benchmarks.cursor import cursor_path
-from benchmarks.delivery import Delivery
+from benchmarks.delivery import Courier, Delivery, Followed
 from benchmarks.metrics import ALWAYS, CONTROLLER, DUAL_VARIABLE, EVALUATION_ACCURACY, GROUP_SIZE, STRAGGLER_RATE
 from benchmarks.mirror import Mirror
 from benchmarks.processes import Stop
@@ -23,7 +24,7 @@ from benchmarks.runner import Run, Runner
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.shown import record_metrics, run_params
 from benchmarks.spec import RunSpec
-from benchmarks.store import OUTCOME, SITTINGS, STEPS, RunData, read_json, read_run
+from benchmarks.store import OUTCOME, SITTINGS, STEPS, RunData, read_json, read_run, write_outcome
 from benchmarks.suite import Plan, planned_run
 from benchmarks.tracking import IGNORED, Tracker, connect, drop_ignored, mlflow_status, tracking_uri
 from sagc.errors import ConfigError
@@ -282,3 +283,44 @@ def test_an_address_that_does_not_answer_is_refused(tmp_path: Path, monkeypatch:
 def test_parameters_are_short_and_the_schedule_is_none() -> None:
     params = run_params({"a": 1, "b": {"c": [4, 8]}, "schedule": [4, 4], "none": None, "long": "x" * 251})
     assert params == {"a": "1", "b.c": "[4, 8]"}
+
+
+class Gone:
+    """A store that answers nothing."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionError(f"the store is away: no {name}")
+
+
+@pytest.mark.parametrize("resumed_at", [None, 3])
+def test_a_run_that_ends_after_its_command_died_is_not_left_as_it_was_before(
+    runs_folder: RunsFolder, resumed_at: int | None
+) -> None:
+    """The end of the sitting before had been delivered, the next command dies before it sends anything at all."""
+    (run,), _ = carry(runs_folder, spec("static_8"))
+    assert run.folder is not None
+    data = read_run(run.folder)
+    assert data.outcome is not None
+    tracker = connect(runs_folder, "sagc-test")
+    write_outcome(run.folder, replace(data.outcome, status="killed"))
+    courier = Courier(tracker, runs_folder, None)
+    courier.follow(Followed(run.folder, replace(courier.cursor(run.folder.name), closed=False)))
+    assert courier.finish("killed", lambda: True).undelivered == 0
+    assert [one.info.status for one in shown(runs_folder)[1][run.folder.name]] == ["KILLED"]
+
+    gone: Any = Gone(tracker.store)
+    dying = Mirror(gone, runs_folder, None)
+    dying.started(replace(run, resumed_at=resumed_at))
+    dying.close("killed", lambda: True)
+    write_outcome(run.folder, data.outcome)  # its process outlived the command
+
+    carry(runs_folder, spec("static_8"))
+    _, found = shown(runs_folder)
+    statuses = sorted(one.info.status for one in found[run.folder.name])
+    assert statuses == (["FINISHED"] if resumed_at else ["FINISHED", "KILLED"])
+    finished = next(one for one in found[run.folder.name] if one.info.status == "FINISHED")
+    assert finished.data.tags["sagc.outcome"] == "finished"
+    assert_shows_the_records(MlflowClient(tracking_uri=tracker.uri), finished, data)
