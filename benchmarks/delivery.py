@@ -134,10 +134,10 @@ class Courier:
             cursor = Cursor(self._tracker.store)
         found = cursor.mlflow_run is not None
         cursor, run = self._open(self._parent, cursor, self._parent, {"sagc.kind": "reproduction"})
+        if cursor.closed:  # on the disk first, as everywhere
+            write_cursor(self._folder, self._parent, replace(cursor, closed=False))
         if found:
             self._tracker.reopen(run)
-        if cursor.closed:
-            write_cursor(self._folder, self._parent, replace(cursor, closed=False))
         self._parent_run = run
 
     def _close_parent(self, status: Status) -> None:
