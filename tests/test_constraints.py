@@ -16,6 +16,8 @@ import noxfile
 ROOT = Path(__file__).parents[1]
 DATA = Path(__file__).parent / "data"
 EXTRAS = noxfile.RESOLVES | {"verl-gpu": "verl-gpu"}
+INSTALLED = [(extra, name) for name, environment in noxfile.ENVIRONMENTS.items() for extra in environment.extras]
+GROUPS = [("lint", "cpu"), *((group, name) for name, row in noxfile.ENVIRONMENTS.items() for group in row.groups)]
 LINUX = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "python_version": "3.11"}
 Pins = dict[str, Version]
 
@@ -71,20 +73,30 @@ def test_every_extra_has_a_constraints_file() -> None:
     assert set(project["optional-dependencies"]) == set(EXTRAS)
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_pins_lie_in_the_ranges_of_their_extra(extra: str) -> None:
+@pytest.mark.parametrize(("extra", "environment"), sorted({*EXTRAS.items(), *INSTALLED}))
+def test_pins_lie_in_the_ranges_of_their_extra(extra: str, environment: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     requirements = [Requirement(line) for line in project["optional-dependencies"][extra]]
-    pins = pins_of(EXTRAS[extra])
+    pins = pins_of(environment)
     assert [requirement.name for requirement in requirements if canonicalize_name(requirement.name) not in pins] == []
     assert misfits(requirements, pins) == []
 
 
-def test_pins_lie_in_the_ranges_of_the_dependency_groups() -> None:
-    requirements = [Requirement(line) for line in noxfile.requirements("lint", "types", "tests")]
-    pins = pins_of("cpu")
+@pytest.mark.parametrize(("group", "environment"), GROUPS)
+def test_pins_lie_in_the_ranges_of_the_dependency_groups(group: str, environment: str) -> None:
+    requirements = [Requirement(line) for line in noxfile.requirements(group)]
+    pins = pins_of(environment)
     assert {canonicalize_name(requirement.name) for requirement in requirements} <= set(pins)
     assert misfits(requirements, pins) == []
+
+
+@pytest.mark.parametrize("environment", ["cpu", "vllm-cpu", "verl-gpu"])
+def test_an_environment_that_evaluates_has_what_evaluating_takes(environment: str) -> None:
+    """The extra eval, whichever antlr its math-verify takes, the report's libraries and MLflow."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {Requirement(line).name for extra in noxfile.ENVIRONMENTS[environment].extras for line in extras[extra]}
+    wanted = {Requirement(line).name for extra in ("eval", "report") for line in extras[extra]} | {"mlflow"}
+    assert wanted <= named
 
 
 def test_the_cpu_pins_of_verl_satisfy_what_verl_publishes() -> None:

@@ -9,12 +9,23 @@ import nox
 import pytest
 
 import noxfile
-from noxfile import Choice, choose, count_gpus, mlflow_variables, sqlite_file, take_option, unpinned
+from noxfile import (
+    ENVIRONMENTS,
+    Choice,
+    choose,
+    choose_evaluator,
+    constraints_file,
+    count_gpus,
+    mlflow_variables,
+    sqlite_file,
+    take_option,
+    unpinned,
+)
 
 ROOT = Path(__file__).parents[1]
 SESSIONS = (
     *("lint", "types", "tests", "reliability", "soak", "smoke", "reproduce", "bench", "report", "ui", "resolve"),
-    *("tests_verl", "smoke_verl", "learn_verl"),
+    *("tests_verl", "smoke_verl", "learn_verl", "tests_vllm", "evaluate"),
 )
 
 
@@ -57,6 +68,30 @@ def test_the_choice_says_why() -> None:
     assert choose(0) == Choice("cpu", "cpu", "no NVIDIA driver answers")
     assert choose(8).reason == "8 NVIDIA GPUs answer"
     assert choose(8, "cpu").reason == "asked for by --profile"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked", "environment", "engine"),
+    [
+        (0, None, "cpu", "transformers"),
+        (0, "transformers", "cpu", "transformers"),
+        (0, "vllm", "vllm-cpu", "vllm"),
+        (0, "vlm", "cpu", "vlm"),  # the command names the nearest
+        (1, None, "verl-gpu", "vllm"),
+        (8, "vllm", "verl-gpu", "vllm"),
+        (8, "transformers", "verl-gpu", "transformers"),
+    ],
+)
+def test_an_evaluation_gets_an_environment_that_has_its_engine(
+    gpus: int, asked: str | None, environment: str, engine: str
+) -> None:
+    assert choose_evaluator(gpus, asked) == (environment, engine)
+
+
+def test_every_environment_has_pins_and_removes_only_what_they_name() -> None:
+    for name, environment in ENVIRONMENTS.items():
+        pins = {line.split("==")[0] for line in constraints_file(name).read_text().splitlines()}
+        assert set(environment.removed) <= pins
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from benchmarks.evaluation.samplers import Completion, Request
 from benchmarks.evaluation.samplers.loading import cannot_load, completion, end_tokens, load_tokenizer
 from sagc.errors import ConfigError
 
-
 _SETTINGS = {
     # With an engine in a process of its own, what is batched together depends on when a request arrives there.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -56,7 +55,6 @@ class VllmSampler:
                 tokenizer_revision=revision,
                 dtype=config.dtype or "auto",  # "auto" alone would halve the precision of a float32 model
                 generation_config="vllm",  # the protocol alone decides, not the defaults that came with the model
-                enable_prefix_caching=False,  # a batch must not depend on those before it, which a resumed run skips
                 use_tqdm_on_load=False,
                 seed=0,
                 **(_ON_CPU if current_platform.is_cpu() else {}),
@@ -74,28 +72,32 @@ class VllmSampler:
         """One completion for each request.
 
         Raises:
-            ConfigError: on a temperature that vLLM would replace by another.
+            ConfigError: on a temperature that vLLM refuses or would replace by another.
         """
         prompts = [self._vllm.TokensPrompt(prompt_token_ids=list(request.token_ids)) for request in requests]
         parameters = [self._parameters(request, sampling) for request in requests]
+        self._llm.reset_prefix_cache()  # a resumed run skips the batches before, so none may leave anything behind
         outputs = self._llm.generate(prompts, parameters, use_tqdm=False)
         return [completion(self._tokenizer, list(output.outputs[0].token_ids), self._ends) for output in outputs]
 
     def _parameters(self, request: Request, sampling: Sampling) -> Any:
-        parameters = self._vllm.SamplingParams(
-            n=1,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=sampling.max_tokens,
-            seed=request.seed,
-            stop_token_ids=sorted(self._ends),
-            detokenize=False,
-        )
-        if parameters.temperature != sampling.temperature:
-            raise ConfigError(
-                f"temperature must be 0 or at least {parameters.temperature} with the engine vllm, "
-                f"got {sampling.temperature}; 0 takes the likeliest token"
+        try:
+            parameters = self._vllm.SamplingParams(
+                n=1,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=sampling.max_tokens,
+                seed=request.seed,
+                stop_token_ids=sorted(self._ends),
+                detokenize=False,
             )
+            if parameters.temperature != sampling.temperature:
+                raise ValueError(f"it would become {parameters.temperature}")
+        except Exception as error:  # a class of vLLM's own, which its versions derive from different ones
+            raise ConfigError(
+                f"temperature must be one that vLLM takes, got {sampling.temperature!r} ({error}); "
+                "choose another or --engine transformers"
+            ) from error
         return parameters
 
 
