@@ -24,18 +24,18 @@ REASONING = r"We add \frac{1}{2} and x, then simplify step by step until nothing
 """Two thousand characters: a short output; those of reasoning models are ten times as long."""
 
 
-def integers(count: int, seed: int) -> list[Item]:
+def integers(count: int, seed: int, reasoning: str = REASONING) -> list[Item]:
     """Integer answers, a quarter of them right, no two outputs equal."""
     rng = random.Random(seed)
     golds = [rng.randrange(1000) for _ in range(count)]
     answers = [gold if rng.random() < 0.25 else rng.randrange(1000) for gold in golds]
     return [
-        ("integer", str(gold), rf"{number}. {REASONING} So the answer is $\boxed{{{answer}}}$.")
+        ("integer", str(gold), rf"{number}. {reasoning} So the answer is $\boxed{{{answer}}}$.")
         for number, (gold, answer) in enumerate(zip(golds, answers, strict=True))
     ]
 
 
-def latex(count: int, seed: int) -> list[Item]:
+def latex(count: int, seed: int, reasoning: str = REASONING) -> list[Item]:
     """Fractions, roots, polynomials and pairs, a quarter of them right and written another way, no two equal."""
     rng = random.Random(seed)
     items = []
@@ -48,7 +48,7 @@ def latex(count: int, seed: int) -> list[Item]:
             (rf"\left({a}, \frac{{{a}}}{{{b}}}\right)", rf"({a}, \frac{{{2 * a}}}{{{2 * b}}})"),
         )[number % 4]
         answer = same if rng.random() < 0.25 else gold.replace(str(b), str(b + 1))
-        items.append(("latex", gold, rf"{number}. {REASONING} So the answer is $\boxed{{{answer}}}$."))
+        items.append(("latex", gold, rf"{number}. {reasoning} So the answer is $\boxed{{{answer}}}$."))
     return items
 
 
@@ -59,9 +59,9 @@ def roots(count: int, seed: int) -> list[Item]:
     ]
 
 
-def mixed(count: int, seed: int) -> list[Item]:
+def mixed(count: int, seed: int, reasoning: str = REASONING) -> list[Item]:
     """90 % integers, 10 % LaTeX, shuffled."""
-    items = integers(count - count // 10, seed) + latex(count // 10, seed)
+    items = integers(count - count // 10, seed, reasoning) + latex(count // 10, seed, reasoning)
     random.Random(seed).shuffle(items)
     return items
 
@@ -98,14 +98,25 @@ def test_integers_in_one_process(benchmark: Any) -> None:
     assert rate >= INTEGERS_PER_S
 
 
-def test_mixed_against_plain_math_verify(benchmark: Any, pool: ScoringPool) -> None:
-    """Interleaved, so that the machine's load meets all three alike; fresh items each round, so that no cache helps."""
+@pytest.mark.parametrize(
+    ("reasoning", "one_at_least", "two_at_least"),
+    [(REASONING, ONE_PROCESS, TWO_WORKERS), ("", 1.0, 1.0)],
+    ids=["reasoning", "bare"],
+)
+def test_mixed_against_plain_math_verify(
+    benchmark: Any, pool: ScoringPool, reasoning: str, one_at_least: float, two_at_least: float
+) -> None:
+    """Interleaved, so that the machine's load meets all three alike; fresh items each round, so that no cache helps.
+
+    Bare boxes are what no model writes and where plain math-verify, which reads all of an output, loses least: their
+    ratios are on record, and only that ours is not the slower one is required of them.
+    """
     rounds, size = 5, 500
     plain(mixed(200, seed=98))
     ours(mixed(200, seed=97))
     times: dict[str, list[float]] = {"plain": [], "one": [], "two": []}
     for number in range(rounds):
-        items = mixed(size, seed=number)
+        items = mixed(size, seed=number, reasoning=reasoning)
         verdicts: list[bool] = []
         times["plain"].append(seconds(lambda items=items: plain(items)))  # type: ignore[misc]
         times["one"].append(seconds(lambda items=items, to=verdicts: to.extend(ours(items))))  # type: ignore[misc]
@@ -113,10 +124,10 @@ def test_mixed_against_plain_math_verify(benchmark: Any, pool: ScoringPool) -> N
         assert verdicts == plain(items)  # faster, and the same
     one, two = (sum(times["plain"]) / sum(times[name]) for name in ("one", "two"))
     benchmark.extra_info.update(plain_items_per_s=rounds * size / sum(times["plain"]), one_process=one, two_workers=two)
-    items = mixed(size, seed=rounds)
+    items = mixed(size, seed=rounds, reasoning=reasoning)
     benchmark.pedantic(pool.score_many, args=(items,), rounds=3)
-    assert one >= ONE_PROCESS
-    assert two >= TWO_WORKERS
+    assert one >= one_at_least
+    assert two >= two_at_least
 
 
 def test_10000_answers_at_once_give_no_false_timeout(benchmark: Any, pool: ScoringPool) -> None:

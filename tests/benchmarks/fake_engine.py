@@ -131,5 +131,6 @@ FAKES: dict[str, EngineFactory] = {
     **ENGINES,
     "fake": FakeEngine,
     "slow": partial(FakeEngine, pause_s=0.4),
+    "stuck": partial(FakeEngine, pause_s=600.0),
     **{ending: partial(FakeEngine, ending=ending) for ending in ENDINGS},
 }

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.cli import main
 from benchmarks.commands import Reports, settings
 from benchmarks.runs_folder import RunsFolder
-from benchmarks.store import STEPS, read_json, read_outcome, read_run
+from benchmarks.store import EVALUATIONS, STEPS, read_json, read_outcome, read_run
 from benchmarks.tracking import DESCRIPTION, connect
 from reports import build, keep, sensitivity
 from tests.benchmarks.fake_engine import FAKES
@@ -82,13 +82,18 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def wait_for_a_step(folder: RunsFolder, process: subprocess.Popen[str]) -> Path:
     """The folder of the first run that has recorded a step."""
+    return wait_for(folder, STEPS, process)
+
+
+def wait_for(folder: RunsFolder, name: str, process: subprocess.Popen[str]) -> Path:
+    """The folder of the first run that has something in that file."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
-        for path in folder.path.glob(f"*/{STEPS}"):
+        for path in folder.path.glob(f"*/{name}"):
             if path.stat().st_size:
                 return path.parent
         time.sleep(0.05)
-    raise AssertionError(f"no step was recorded: {process.communicate()[0] if process.poll() is not None else ''}")
+    raise AssertionError(f"nothing in {name}: {process.communicate()[0] if process.poll() is not None else ''}")
 
 
 def mlflow_statuses(folder: RunsFolder) -> dict[str, list[str]]:
@@ -215,6 +220,25 @@ def test_ctrl_c_leaves_a_clean_state_and_the_same_command_goes_on(
     assert command(*asked, "--jobs", "3") == 0
     assert mlflow_statuses(runs_folder)[name] == ["FINISHED"]  # the same MLflow run goes on
     assert mlflow_statuses(runs_folder)["reproduction-test"] == ["FINISHED"]
+
+
+def test_ctrl_c_twice_stops_at_once_whatever_the_step_takes(
+    runs_folder: RunsFolder, profile: Callable[[str], str], start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start("reproduce", "--profile", profile("stuck"), "--runs", str(runs_folder.path), "--jobs", "1")
+    folder = wait_for(runs_folder, EVALUATIONS, process)  # before the first step, which takes ten minutes
+    assert process.stdout is not None
+    os.killpg(process.pid, signal.SIGINT)
+    assert any("Ctrl-C again stops at once" in line for line in process.stdout)
+    os.killpg(process.pid, signal.SIGINT)
+    shown, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, shown
+    assert "stopping now" in shown
+    assert "Traceback" not in shown
+    outcome = read_outcome(folder)
+    assert outcome is not None
+    assert (outcome.status, outcome.steps) == ("killed", 0)
+    assert mlflow_statuses(runs_folder)[read_run(folder).config["name"]] == ["KILLED"]
 
 
 def test_after_kill_9_the_run_stops_by_itself_and_the_same_command_completes(
