@@ -98,19 +98,9 @@ def test_integers_in_one_process(benchmark: Any) -> None:
     assert rate >= INTEGERS_PER_S
 
 
-@pytest.mark.parametrize(
-    ("reasoning", "one_at_least", "two_at_least"),
-    [(REASONING, ONE_PROCESS, TWO_WORKERS), ("", 1.0, 1.0)],
-    ids=["reasoning", "bare"],
-)
-def test_mixed_against_plain_math_verify(
-    benchmark: Any, pool: ScoringPool, reasoning: str, one_at_least: float, two_at_least: float
-) -> None:
-    """Interleaved, so that the machine's load meets all three alike; fresh items each round, so that no cache helps.
-
-    Bare boxes are what no model writes and where plain math-verify, which reads all of an output, loses least: their
-    ratios are on record, and only that ours is not the slower one is required of them.
-    """
+@pytest.mark.parametrize("reasoning", [REASONING, ""], ids=["reasoning", "bare"])
+def test_mixed_against_plain_math_verify(benchmark: Any, pool: ScoringPool, reasoning: str) -> None:
+    """Interleaved, so that the machine's load meets all three alike; fresh items each round, so that no cache helps."""
     rounds, size = 5, 500
     plain(mixed(200, seed=98))
     ours(mixed(200, seed=97))
@@ -126,8 +116,8 @@ def test_mixed_against_plain_math_verify(
     benchmark.extra_info.update(plain_items_per_s=rounds * size / sum(times["plain"]), one_process=one, two_workers=two)
     items = mixed(size, seed=rounds, reasoning=reasoning)
     benchmark.pedantic(pool.score_many, args=(items,), rounds=3)
-    assert one >= one_at_least
-    assert two >= two_at_least
+    assert one >= ONE_PROCESS
+    assert two >= TWO_WORKERS
 
 
 def test_10000_answers_at_once_give_no_false_timeout(benchmark: Any, pool: ScoringPool) -> None:

@@ -28,14 +28,13 @@ ITEMS = {
 
 @pytest.fixture(scope="module")
 def actor() -> Iterator[Any]:
-    @ray.remote(num_cpus=1)
     class Scorer:
         def score(self, item: tuple[str, str, str]) -> tuple[bool, str]:
             verdict = score(*item)
             return verdict.right, verdict.status
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield Scorer.remote()
+    yield ray.remote(Scorer).remote()
     ray.shutdown()
 
 
