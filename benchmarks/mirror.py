@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.cursor import open_cursors, read_cursor
 from benchmarks.delivery import Courier, Delivery, Followed
+from benchmarks.engines import CHECKPOINTS
 from benchmarks.record import Status
 from benchmarks.runner import Run
 from benchmarks.runs_folder import RunsFolder
@@ -64,10 +65,13 @@ class Mirror:
         """See `Observer.ticked`; the thread has its own clock."""
 
     def started(self, run: Run) -> None:
-        """Follow a run that begins; one that goes on keeps its MLflow run, one begun anew has its old one closed."""
+        """Follow a run that begins; one that goes on keeps its MLflow run, any other has its old one closed.
+
+        A framework's checkpoint does not bring back the same steps: those that MLflow has after it never were.
+        """
         assert run.folder is not None
         old = self._courier.cursor(run.folder.name)
-        if run.resumed_at is None:
+        if run.resumed_at is None or run.spec.engine in CHECKPOINTS:
             self._courier.begin(Followed(run.folder, old.anew()))
         else:
             self._courier.begin(Followed(run.folder, replace(old, closed=False), reopened=True))

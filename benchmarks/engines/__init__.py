@@ -44,7 +44,10 @@ def _saved_by_verl(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Sa
 
 
 CHECKPOINTS: dict[str, FindSaved] = {"verl": _saved_by_verl}
-"""Engines whose checkpoints are their framework's; all others write those of `benchmarks.checkpoint`."""
+"""Engines whose checkpoints are their framework's, from which a run goes on with other rollouts than it would have had.
+
+All others write those of `benchmarks.checkpoint` and go on exactly.
+"""
 TASKS_OF: dict[str, tuple[str, ...]] = {"torch_cpu": ("steady", "growing")}
 """The tasks that an engine can run; one that is not here says so itself."""
 DRY_RUNS: dict[str, Callable[[Sequence[RunSpec], Path], str]] = {"verl": _dry_run_verl}

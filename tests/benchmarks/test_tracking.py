@@ -296,9 +296,9 @@ class Gone:
         raise ConnectionError(f"the store is away: no {name}")
 
 
-@pytest.mark.parametrize("resumed_at", [None, 3])
+@pytest.mark.parametrize(("engine", "resumed_at"), [("fake", None), ("fake", 3), ("verl", 3)])
 def test_a_run_that_ends_after_its_command_died_is_not_left_as_it_was_before(
-    runs_folder: RunsFolder, resumed_at: int | None
+    runs_folder: RunsFolder, engine: str, resumed_at: int | None
 ) -> None:
     """The end of the sitting before had been delivered, the next command dies before it sends anything at all."""
     (run,), _ = carry(runs_folder, spec("static_8"))
@@ -314,14 +314,15 @@ def test_a_run_that_ends_after_its_command_died_is_not_left_as_it_was_before(
 
     gone: Any = Gone(tracker.store)
     dying = Mirror(gone, runs_folder, None)
-    dying.started(replace(run, resumed_at=resumed_at))
+    dying.started(replace(run, spec=replace(run.spec, engine=engine), resumed_at=resumed_at))
     dying.close("killed", lambda: True)
     write_outcome(run.folder, data.outcome)  # its process outlived the command
 
     carry(runs_folder, spec("static_8"))
     _, found = shown(runs_folder)
     statuses = sorted(one.info.status for one in found[run.folder.name])
-    assert statuses == (["FINISHED"] if resumed_at else ["FINISHED", "KILLED"])
+    goes_on = resumed_at is not None and engine == "fake"  # verl would draw other steps than MLflow has
+    assert statuses == (["FINISHED"] if goes_on else ["FINISHED", "KILLED"])
     finished = next(one for one in found[run.folder.name] if one.info.status == "FINISHED")
     assert finished.data.tags["sagc.outcome"] == "finished"
     assert_shows_the_records(MlflowClient(tracking_uri=tracker.uri), finished, data)
