@@ -47,6 +47,7 @@ class StopFlag:
         # the terminal sends SIGINT to every process; only the parent decides what it means
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._ask)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # see `benchmarks.shield`
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
@@ -114,6 +115,7 @@ def _run(job: Job, stop: StopFlag) -> None:
 def prepare(job: Job) -> None:
     """Build what all runs of the job's task share."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _print_to(job.log)
     job.engine().prepare(job.spec, job.cache)
 

@@ -241,6 +241,22 @@ def test_ctrl_c_twice_stops_at_once_whatever_the_step_takes(
     assert mlflow_statuses(runs_folder)[read_run(folder).config["name"]] == ["KILLED"]
 
 
+def test_sigterm_to_the_whole_group_is_one_request_to_stop(
+    runs_folder: RunsFolder, profile: Callable[[str], str], start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """What `timeout` and service managers send; the server process that starts the runs must outlive it."""
+    process = start("reproduce", "--profile", profile("slow"), "--runs", str(runs_folder.path), "--jobs", "1")
+    folder = wait_for_a_step(runs_folder, process)
+    os.killpg(process.pid, signal.SIGTERM)
+    shown, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, shown
+    outcome = read_outcome(folder)
+    assert outcome is not None
+    assert outcome.status == "killed"
+    assert outcome.reason.startswith("asked to stop after step")
+    assert outcome.reason in shown  # one reason everywhere, told by a run that ended its step
+
+
 def test_after_kill_9_the_run_stops_by_itself_and_the_same_command_completes(
     runs_folder: RunsFolder, profile: Callable[[str], str], start: Callable[..., subprocess.Popen[str]]
 ) -> None:
