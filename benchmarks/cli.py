@@ -65,7 +65,8 @@ def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineF
     try:
         arguments = parser().parse_args(argv)
         code: int = arguments.command(arguments, Parts(engines, reports))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the shell
+            sys.stdout.flush()
     except SagcError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
@@ -73,12 +74,15 @@ def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineF
         _silence()
         return BROKEN_PIPE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            _silence()
+            place = "standard output and the disk" if error.filename is None else repr(error.filename)
+            print(f"error: {place} must have room, got {error.strerror}; free some and go on", file=sys.stderr)
+            return NOT_ALL_FINISHED
+        if error.filename is None:
             raise
-        _silence()
-        place = "standard output" if error.filename is None else repr(error.filename)
-        print(f"error: {place} must have room, got {error.strerror}; free some and go on", file=sys.stderr)
-        return NOT_ALL_FINISHED
+        print(f"error: {error.filename!r} must be usable, got {error.strerror}; name another", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:  # training counts it instead; this is an evaluation or a report
         print("stopped; the same command goes on where it was", file=sys.stderr)
         return STOPPED
@@ -173,7 +177,7 @@ def _add_reproduce(commands: Any) -> None:
 def _add_report(commands: Any) -> None:
     command = _add(commands, "report", report, "build the report again from the records; nothing is trained")
     _add_profile(command)
-    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--out", type=Path, metavar="FOLDER", help="where to write it instead of the profile's place")
 
 
@@ -181,7 +185,7 @@ def _add_sweep(commands: Any) -> None:
     summary = "what each controller setting does, replayed on recorded rollout lengths; nothing is trained"
     command = _add(commands, "sweep", sweep, summary)
     _add_profile(command)
-    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--task", default="steady", help="whose runs are replayed (default: %(default)s)")
     command.add_argument("--algorithm", default="grpo", help="whose runs are replayed (default: %(default)s)")
     command.add_argument(
@@ -192,7 +196,7 @@ def _add_sweep(commands: Any) -> None:
 def _add_archive(commands: Any) -> None:
     command = _add(commands, "archive", archive, "keep a finished reproduction: report, packed records and digests")
     _add_profile(command)
-    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to keep it")
     command.add_argument("--readme", type=Path, metavar="FILE", help="put the results between its markers")
 
@@ -201,7 +205,7 @@ def _add_sync(commands: Any) -> None:
     summary = "deliver to MLflow what it does not have yet, each step once; nothing is trained"
     command = _add(commands, "sync-mlflow", sync_mlflow, summary)
     command.add_argument("--profile", help="only the latest reproduction of this profile (default: every run)")
-    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
 
 
 def _add_profile(command: Parser) -> None:
@@ -212,11 +216,17 @@ def _add_profile(command: Parser) -> None:
 
 def _add_places(command: Parser) -> None:
     command.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where records go (default: %(default)s)"
+        "--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where records go (default: %(default)s)"
     )
     command.add_argument(
         "--jobs", type=int, default=usable_cores(), metavar="N", help="runs at a time (default: one per core)"
     )
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("must be a folder, got ''; leave the option out for runs")
+    return Path(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from benchmarks.sweep import sweep as replay
 from benchmarks.sync import SINGLE_RUNS, sync
 from benchmarks.tasks import ALL_TASKS
 from sagc.checks import whole
-from sagc.errors import ConfigError
+from sagc.errors import ConfigError, SagcError
 
 
 class BuiltReport(Protocol):
@@ -102,6 +102,11 @@ def list_tables(arguments: argparse.Namespace, parts: Parts) -> int:
 
 def run(arguments: argparse.Namespace, parts: Parts) -> int:
     """Train one run."""
+    if arguments.engine in DRY_RUNS:
+        raise ConfigError(
+            f"engine must be one that needs no settings of its own, got {arguments.engine!r}; "
+            "name a profile that has them: `reproduce --profile`, narrowed by --arms, --tasks and --seeds"
+        )
     sections = settings(arguments.set)
     horizon = {"prompts": arguments.horizon_prompts, "rollouts": arguments.horizon_rollouts}
     sections.setdefault("horizon", {}).update({key: value for key, value in horizon.items() if value is not None})
@@ -173,12 +178,13 @@ def reproduce(arguments: argparse.Namespace, parts: Parts) -> int:
         profile=profile.name,
         asked=asked,
     )
+    asked_all = True
     if carried.exit_code != STOPPED:
         if profile.final_models:
-            _ask_final_models(folder, profile, carried)
+            asked_all = _ask_final_models(folder, profile, carried)
         _build_report(folder, profile, planned, parts)
     _say_how_to_go_on(carried)
-    return carried.exit_code
+    return carried.exit_code or (FINISHED if asked_all else NOT_ALL_FINISHED)
 
 
 def report(arguments: argparse.Namespace, parts: Parts) -> int:
@@ -190,19 +196,30 @@ def report(arguments: argparse.Namespace, parts: Parts) -> int:
     return 0
 
 
-def _ask_final_models(folder: RunsFolder, profile: Profile, carried: Carried) -> None:
-    """Put the final models through the evaluation harness, as `evaluate` would."""
+def _ask_final_models(folder: RunsFolder, profile: Profile, carried: Carried) -> bool:
+    """Put the final models through the evaluation harness, as `evaluate` would; whether all of them answered.
+
+    One that cannot be asked costs itself alone: the report does not need it.
+    """
     models = trained_models(carried.runs)
     print(f"\nfinal models of seed {SEED}, through `evaluate`:")
     asked = []
     for number, model in enumerate(models, start=1):
-        asked.append(ask(model, folder))
-        print(f"[{number}/{len(models)}] {asked[-1].describe()}", flush=True)
+        try:
+            asked.append(ask(model, folder))
+            said = asked[-1].describe()
+        except (SagcError, OSError) as error:
+            said = f"{model.name}  could not be asked: {' '.join(str(error).split())}"
+        print(f"[{number}/{len(models)}] {said}", flush=True)
     out = folder.reproduction(profile.name) / FINAL_MODELS
-    out.write_text(page(asked), encoding="utf-8")
-    print(f"final models: {out}")
+    try:
+        out.write_text(page(asked), encoding="utf-8")
+        print(f"final models: {out}")
+    except OSError as error:
+        print(f"note: {out} could not be written: {error.strerror}")
     if problem := evaluation_runs.show(folder, [model.folder for model in asked]):
         print(f"note: {problem}")
+    return len(asked) == len(models)
 
 
 def _build_report(folder: RunsFolder, profile: Profile, planned: Plan, parts: Parts, out: Path | None = None) -> None:

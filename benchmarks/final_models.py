@@ -116,6 +116,9 @@ def page(models: Sequence[FinalModel]) -> str:
         "code than the run's own evaluation. Both asked the same held-out problems. +- is one standard error of the "
         "difference, paired by problem; all models share the harness's random numbers, so the differences go together.",
         "",
+        "A row is `python -m benchmarks evaluate --model runs/RUN/model --sets toy_TASK --samples S --batch-size B`, "
+        "with B = problems x samples.",
+        "",
         "| run | problems x samples | accuracy | its own evaluation | difference | +- | output tokens | evaluation |",
         "|---|---:|---:|---:|---:|---:|---:|---|",
     ]

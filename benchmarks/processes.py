@@ -43,5 +43,6 @@ def process_context(engines: Iterable[str]) -> ForkServerContext:
     for name in THREAD_VARIABLES:
         os.environ[name] = "1"  # the runs share the cores between them; the bytes depend on it too
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.shield", "benchmarks.worker", *(PRELOAD[name] for name in engines if name in PRELOAD)])
+    frameworks = [PRELOAD[name] for name in engines if name in PRELOAD]
+    context.set_forkserver_preload(["benchmarks.shield", "benchmarks.worker", *frameworks])
     return context

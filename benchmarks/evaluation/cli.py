@@ -24,10 +24,12 @@ from benchmarks.evaluation.results import Results, check_ks, score_folder
 from benchmarks.evaluation.run import Evaluation, Part, claimed, sample_missing
 from benchmarks.evaluation.samplers import BATCH_SIZES, SAMPLERS, check_engine
 from benchmarks.evaluation.sets import SETS, select
-from sagc.errors import ConfigError
+from sagc.errors import ConfigError, unknown_name
 
 Log = Callable[[Path], None]
 """Takes the folder of a finished evaluation, to show it elsewhere."""
+MAX_COMPLETIONS = 10**6
+"""Of one set [ours]: all of them are planned before the first is generated."""
 FINISHED, UNTRUSTWORTHY, BAD_INPUT = 0, 1, 2
 
 
@@ -72,7 +74,7 @@ def _add_evaluate(subparsers: Any, log: Log | None) -> None:
     command.add_argument("--max-tokens", type=int, metavar="N", help="most tokens of a completion")
     command.add_argument("--seed", type=int, default=0, help="of the run (default: %(default)s)")
     command.add_argument("--batch-size", type=int, metavar="N", help="completions generated and stored together")
-    command.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="(default: %(default)s)")
+    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="(default: %(default)s)")
     _add_scoring(command)
     command.set_defaults(func=lambda arguments: evaluate(arguments, log))
 
@@ -86,8 +88,16 @@ def _add_scoring(command: argparse.ArgumentParser) -> None:
 
 
 def _add(subparsers: Any, name: str, summary: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=summary)
+    command: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=summary, description=summary, allow_abbrev=False
+    )
     return command
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("must be a folder, got ''; leave the option out for runs")
+    return Path(text)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -95,7 +105,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in _names(text))
+    try:
+        return tuple(int(number) for number in _names(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be whole numbers, got {text!r}; write e.g. 1,4") from None
 
 
 def evaluate(arguments: argparse.Namespace, log: Log | None = None) -> int:
@@ -118,11 +131,22 @@ def _planned(arguments: argparse.Namespace) -> Evaluation:
         raise ConfigError("sets must name at least one set, got none; see `sets`")
     changes = {name: getattr(arguments, name) for name in ("temperature", "top_p", "max_tokens", "samples")}
     samplings = {row.name: settings(arguments.protocol or row.protocol, **changes) for row in rows}
-    for sampling in samplings.values():
-        check_ks(arguments.k, sampling.samples)
+    for row in rows:
+        check_ks(arguments.k, samplings[row.name].samples)
+        if row.rows * samplings[row.name].samples > MAX_COMPLETIONS:
+            raise ConfigError(
+                f"samples must give at most {MAX_COMPLETIONS} completions of a set, got "
+                f"{samplings[row.name].samples} for each of the {row.rows} problems of {row.name}; ask for fewer"
+            )
     batch_size = BATCH_SIZES[arguments.engine] if arguments.batch_size is None else arguments.batch_size
-    if batch_size < 1:
-        raise ConfigError(f"batch_size must be at least 1, got {batch_size}; leave it out for the engine's own")
+    if not 1 <= batch_size <= MAX_COMPLETIONS:
+        raise ConfigError(
+            f"batch_size must be from 1 to {MAX_COMPLETIONS}, got {batch_size}; leave it out for the engine's own"
+        )
+    if arguments.data is not None and not arguments.data.is_dir():
+        raise ConfigError(f"data must be a folder, got {str(arguments.data)!r}; it holds a file per set")
+    if arguments.gold_format not in GOLD_FORMATS:
+        raise unknown_name("gold_format", arguments.gold_format, GOLD_FORMATS)
     options = LoadOptions(data=arguments.data, gold_format=arguments.gold_format, lock=read_lock())
     return Evaluation(
         model=arguments.model,

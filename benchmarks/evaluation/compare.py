@@ -17,8 +17,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.evaluation.display import table
-from benchmarks.evaluation.results import VerdictLine, read_verdicts
-from benchmarks.store import CONFIG, read_json
+from benchmarks.evaluation.results import VerdictLine, read_scored
 from sagc.errors import ConfigError
 
 LEVEL = 0.95
@@ -61,9 +60,10 @@ def compare_lines(first: Path, second: Path) -> list[str]:
 
     Raises:
         ConfigError: if they share no set, or hold different problems of one.
-        RecordError: if one has no verdicts.
+        RecordError: if one is no whole, scored evaluation.
     """
-    tables = [_by_set(read_verdicts(folder)) for folder in (first, second)]
+    scored = [read_scored(folder) for folder in (first, second)]
+    tables = [_by_set(lines) for _, lines in scored]
     shared = [name for name in tables[0] if name in tables[1]]
     if not shared:
         raise ConfigError(
@@ -75,7 +75,7 @@ def compare_lines(first: Path, second: Path) -> list[str]:
         for quantity, number in QUANTITIES.items():
             values = [[float(np.mean([number(line) for line in side[name][p]])) for p in problems] for side in tables]
             rows.append([name, str(len(problems)), quantity, *_cells(quantity, paired(*values))])
-    return [*table(rows), *_notes(shared, read_json(first / CONFIG), read_json(second / CONFIG), tables)]
+    return [*table(rows), *_notes(shared, scored[0][0], scored[1][0], tables)]
 
 
 def _by_set(lines: Sequence[VerdictLine]) -> dict[str, dict[str, list[VerdictLine]]]:

@@ -12,12 +12,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
+from benchmarks.evaluation.samplers import Finish
 from benchmarks.store import RecordError
 from benchmarks.typed import parse_json
 
 FILE = "generations.jsonl"
+MAX_TOKENS = 10**9
+"""No completion is longer [ours]."""
 
 
 class Key(NamedTuple):
@@ -48,7 +51,7 @@ class Generation:
     opens_thinking: bool
     text: str
     tokens: int
-    finish: Literal["stop", "length"]
+    finish: Finish
 
     @property
     def key(self) -> Key:
@@ -114,7 +117,7 @@ def read_generations(folder: Path) -> list[Generation]:
         RecordError: if there is no file, or a line is no completion.
     """
     path = folder / FILE
-    if not path.exists():
+    if not path.is_file():
         raise RecordError(f"{path} must be there, got nothing; name the folder that `evaluate` wrote")
     return [_parse(path, line) for line in _complete_lines(path)]
 
@@ -140,11 +143,20 @@ def _parse(path: Path, line: _Line) -> Generation:
         for name, kind in _KINDS.items():
             if not isinstance(getattr(generation, name), kind):
                 raise TypeError(f"{name} is no {kind.__name__}")
+        check_tokens(generation.tokens)
+        if generation.finish not in get_args(Finish):
+            raise ValueError(f"finish is {generation.finish!r}")
     except (TypeError, KeyError, ValueError) as error:
         raise RecordError(
             f"{path}, line {line.number} must be a completion, got {line.content[:60]!r} ({error}); remove the file"
         ) from error
     return generation
+
+
+def check_tokens(tokens: int) -> None:
+    """Refuse what is no length of a completion; raises ValueError."""
+    if isinstance(tokens, bool) or not 0 <= tokens <= MAX_TOKENS:
+        raise ValueError(f"{tokens} tokens")
 
 
 _KINDS = {"set": str, "problem": str, "answer_type": str, "gold": str, "text": str, "finish": str} | {

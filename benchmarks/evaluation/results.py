@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.evaluation.generations import Generation, read_generations
+from benchmarks.evaluation.generations import Generation, check_tokens, read_generations
 from benchmarks.evaluation.metrics import Sample, set_metrics
 from benchmarks.evaluation.pool import ScoringPool
 from benchmarks.evaluation.rules import Verdict
@@ -93,9 +93,7 @@ def score_folder(folder: Path, ks: Sequence[int], pool: ScoringPool) -> Results:
         RecordError: if the folder holds no whole evaluation.
         ConfigError: on a k out of range.
     """
-    config = read_json(folder / CONFIG)
-    generations = read_generations(folder)
-    _check_complete(folder, config, generations)
+    config, generations = read_evaluation(folder)
     verdicts = pool.score_many([(line.answer_type, line.gold, line.output) for line in generations])
     by_set: dict[str, dict[str, list[Sample]]] = {}
     for line, verdict in zip(generations, verdicts, strict=True):
@@ -126,6 +124,33 @@ def check_ks(ks: Sequence[int], samples: int) -> None:
             )
 
 
+def read_evaluation(folder: Path) -> tuple[dict[str, Any], list[Generation]]:
+    """Config and completions of an evaluation.
+
+    Raises:
+        RecordError: if the folder holds no whole evaluation.
+    """
+    if not (folder / CONFIG).is_file():
+        raise RecordError(f"folder must be an evaluation's, got {str(folder)!r}; name one that `evaluate` wrote")
+    config, generations = read_json(folder / CONFIG), read_generations(folder)
+    _check_complete(folder, config, generations)
+    return config, generations
+
+
+def read_scored(folder: Path) -> tuple[dict[str, Any], list[VerdictLine]]:
+    """Config and verdicts of an evaluation, one verdict for each completion.
+
+    Raises:
+        RecordError: if the folder holds no whole evaluation, or was not scored since it was.
+    """
+    config, generations = read_evaluation(folder)
+    verdicts = read_verdicts(folder)
+    completions = sorted((line.set, line.problem, line.sample, line.tokens) for line in generations)
+    if completions != sorted((line.set, line.problem, line.sample, line.tokens) for line in verdicts):
+        raise RecordError(f"{folder / VERDICTS} must hold a verdict on every completion, got others; run `rescore`")
+    return config, verdicts
+
+
 def read_verdicts(folder: Path) -> list[VerdictLine]:
     """The stored verdicts of an evaluation.
 
@@ -142,16 +167,28 @@ def read_verdicts(folder: Path) -> list[VerdictLine]:
     lines = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            lines.append(VerdictLine(**json.loads(line)))
+            lines.append(_checked(VerdictLine(**json.loads(line))))
         except (TypeError, ValueError) as error:
             raise RecordError(f"{path}, line {number} must be a verdict, got {line[:60]!r}; run `rescore`") from error
     return lines
+
+
+def _checked(line: VerdictLine) -> VerdictLine:
+    """Refuse what no scorer has written; raises TypeError or ValueError."""
+    kinds = {"set": str, "problem": str, "sample": int, "right": bool, "status": str, "tokens": int, "truncated": bool}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(line, name), kind):
+            raise TypeError(f"{name} is no {kind.__name__}")
+    check_tokens(line.tokens)
+    return line
 
 
 def _check_complete(folder: Path, config: Any, generations: Sequence[Generation]) -> None:
     """An evaluation that is going on has no score yet."""
     try:
         wanted = {name: entry["sampling"]["samples"] for name, entry in config["sets"].items()}
+        for entry in config["sets"].values():
+            _ = entry["problems"], entry["rows"], entry["sampling"]["temperature"]
     except (AttributeError, KeyError, TypeError) as error:
         raise RecordError(
             f"{folder / CONFIG} must be an evaluation's, got one without sets; name another folder"
@@ -182,7 +219,10 @@ def _verdict_line(line: Generation, verdict: Verdict) -> VerdictLine:
 def _count_changed(folder: Path, lines: Sequence[VerdictLine]) -> int | None:
     if not (folder / VERDICTS).exists():
         return None
-    old = {(line.set, line.problem, line.sample): line for line in read_verdicts(folder)}
+    try:
+        old = {(line.set, line.problem, line.sample): line for line in read_verdicts(folder)}
+    except RecordError:  # damaged: they are written anew
+        return None
     return sum(old.get((line.set, line.problem, line.sample)) != line for line in lines)
 
 

@@ -74,7 +74,10 @@ class Evaluation:
         """The folder's name: readable, and different whenever a completion could differ."""
         path = Path(self.model)
         stem = path.parent.name if path.name == MODEL else path.name  # the final model of a run goes by the run
-        return f"{EVALUATION}{stem or MODEL}-s{self.seed}-{_digest(self.config())[:8]}"
+        config = self.config()
+        if config["model_files"] is not None:  # its files say what it is, wherever they lie
+            del config["model"], config["revision"]
+        return f"{EVALUATION}{stem or MODEL}-s{self.seed}-{_digest(config)[:8]}"
 
     def batches(self) -> Iterator[tuple[Part, list[Item]]]:
         """The fixed partition of all completions, by problem and sample; no batch crosses sets."""

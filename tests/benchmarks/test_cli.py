@@ -396,7 +396,10 @@ def test_output_that_finds_no_room_is_one_line() -> None:
             [sys.executable, "-m", "benchmarks", "list"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert ended.returncode == 1
-    assert ended.stderr == "error: standard output must have room, got No space left on device; free some and go on\n"
+    assert (
+        ended.stderr
+        == "error: standard output and the disk must have room, got No space left on device; free some and go on\n"
+    )
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from benchmarks import evaluation_runs
+from benchmarks.commands import _ask_final_models
 from benchmarks.engines import ENGINES
 from benchmarks.engines.torch_cpu.export import write_model
 from benchmarks.engines.torch_cpu.model import Decoder, DecoderConfig
 from benchmarks.evaluation.chain import ROWS
 from benchmarks.evaluation.generations import FILE
-from benchmarks.final_models import FinalModel, ask, page, trained_models
+from benchmarks.final_models import FINAL_MODELS, FinalModel, ask, page, trained_models
+from benchmarks.reproduction import Carried
 from benchmarks.runner import Run, State
 from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import EVALUATIONS, MODEL, read_run
@@ -79,6 +81,23 @@ def test_asking_again_generates_nothing_and_finds_the_same(
     monkeypatch.setattr("benchmarks.final_models.SAMPLERS", {})  # no model can be loaded
     assert ask(run, runs_folder) == first
     assert (first.folder / FILE).read_bytes() == before
+
+
+def test_a_model_that_cannot_be_asked_costs_itself_alone(
+    runs_folder: RunsFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [trained(runs_folder, arm=arm) for arm in ("static_4", "static_8")]
+    assert runs[0].folder is not None
+    (runs[0].folder / MODEL / "model.safetensors").write_bytes(b"")
+    runs_folder.reproduction("smoke").mkdir()
+    carried = Carried(runs=runs, exit_code=0, tracking="")
+    assert not _ask_final_models(runs_folder, load_profile("smoke", ENGINES), carried)
+    shown = capsys.readouterr().out
+    assert "[1/2] steady/grpo/static_4/torch_cpu/s0  could not be asked: model must be a model" in shown
+    assert "[2/2] steady/grpo/static_8/torch_cpu/s0  accuracy" in shown
+    text = (runs_folder.reproduction("smoke") / FINAL_MODELS).read_text()
+    assert "static_8" in text
+    assert "static_4" not in text
 
 
 def test_without_the_same_problems_there_is_no_comparison(runs_folder: RunsFolder) -> None:

@@ -26,6 +26,8 @@ def load_tokenizer(model: str, revision: str | None) -> Any:
     Raises:
         ConfigError: if there is none.
     """
+    if model.startswith((".", "/", "~")) and not Path(model).exists():
+        raise ConfigError(f"model must be a folder or .gguf file that is there, got {model!r}; check the path")
     try:
         return transformers.AutoTokenizer.from_pretrained(**location(model), revision=revision, padding_side="left")
     except (OSError, ValueError) as error:

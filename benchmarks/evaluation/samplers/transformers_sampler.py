@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from safetensors import SafetensorError
 
 from benchmarks.evaluation.prompts import Prompt, encode
 from benchmarks.evaluation.protocols import Sampling
@@ -40,7 +41,7 @@ class TransformersSampler:
             loaded = transformers.AutoModelForCausalLM.from_pretrained(
                 **location(model), revision=revision, dtype="auto" if self._device == "cuda" else torch.float32
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise cannot_load(model, error) from error
         self._model: Any = loaded
         self._model.eval().to(self._device)  # type: ignore[no-untyped-call]

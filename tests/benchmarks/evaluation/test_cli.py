@@ -139,13 +139,13 @@ def bad(tmp_path: Path) -> dict[str, tuple[tuple[object, ...], str]]:
         "unknown protocol": ((*toy, "--protocol", "r2"), "did you mean 'r1'?"),
         "unknown gold format": (
             (*from_data, "--gold-format", "int"),
-            "gold_format must be one of integer, padded, float",
+            "gold_format must be a known name, got 'int'; did you mean 'integer'?",
         ),
         "k over n": ((*toy, "--k", "1,5", "--samples", "4"), "k must be at least 1 and at most the 4 samples"),
         "k of 0": ((*toy, "--k", "0"), "k must be at least 1"),
-        "k of no number": ((*toy, "--k", "one"), "argument --k: invalid _numbers value: 'one'"),
+        "k of no number": ((*toy, "--k", "one"), "argument --k: must be whole numbers, got 'one'"),
         "workers": ((*toy, "--workers", "0"), "workers must be at least 1, got 0"),
-        "batch size": ((*toy, "--batch-size", "0"), "batch_size must be at least 1, got 0"),
+        "batch size": ((*toy, "--batch-size", "0"), "batch_size must be from 1 to 1000000, got 0"),
         "temperature": ((*toy, "--temperature", "-1"), "temperature must be 0 or more, got -1.0"),
         "no such model": ((*toy,), "model must be a model on the Hub or a folder that holds one, got 'm'"),
         "missing columns": (from_data, "row 1: columns must include one of answer,"),
@@ -159,8 +159,24 @@ def bad(tmp_path: Path) -> dict[str, tuple[tuple[object, ...], str]]:
         "empty file": (from_data, "must hold rows, got an empty file"),
         "wrong encoding": (from_data, "must be UTF-8, got byte 0xff at 0; convert it"),
         "no file": (from_data, "must hold one of amc_2023_40.jsonl"),
-        "no evaluation": (("rescore", tmp_path), "config.json must be a JSON document"),
-        "no verdicts": (("compare", tmp_path, tmp_path), "verdicts.jsonl must be readable, got No such file"),
+        "no folder": ((*toy, "--data", tmp_path / "nowhere"), "data must be a folder, got"),
+        "a file as a folder": ((*toy, "--data", __file__), "data must be a folder, got"),
+        "too many samples": ((*toy, "--samples", "9" * 20), "samples must give at most 1000000 completions of a set"),
+        "too large batches": ((*toy, "--batch-size", "9" * 30), "batch_size must be from 1 to 1000000, got 999"),
+        "empty runs": (
+            ("evaluate", "--model", "m", "--sets", "toy", "--runs", ""),
+            "argument --runs: must be a folder",
+        ),
+        "a short option": (
+            ("evaluate", "--mod", "m", "--sets", "toy"),
+            "the following arguments are required: --model",
+        ),
+        "no model folder": (
+            ("evaluate", "--model", tmp_path / "nowhere", "--runs", tmp_path / "runs", "--sets", "toy"),
+            "model must be a folder or .gguf file that is there, got",
+        ),
+        "no evaluation": (("rescore", tmp_path), "folder must be an evaluation's, got"),
+        "no verdicts": (("compare", tmp_path, tmp_path), "folder must be an evaluation's, got"),
         "no command": (("evalaute",), "invalid choice: 'evalaute'"),
         "missing option": (("evaluate",), "the following arguments are required: --model, --sets"),
         "broken lock": (("sets", "--lock", tmp_path / "none.json"), "must be a JSON document"),
@@ -180,6 +196,8 @@ def prepare(name: str, folder: Path) -> None:
         path = amc(folder, **changes[name])
         if name == "missing columns":
             path.write_text(path.read_text().replace('"answer"', '"result"'), encoding="utf-8")
+    elif name == "no file":
+        folder.mkdir()
     elif name in ("empty file", "wrong encoding"):
         folder.mkdir()
         (folder / "amc_2023_40.jsonl").write_bytes(b"" if name == "empty file" else b"\xff\xfe")

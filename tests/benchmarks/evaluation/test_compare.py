@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.evaluation.compare import compare_lines, paired
+from benchmarks.evaluation.generations import FILE
 from benchmarks.evaluation.results import VERDICTS
-from benchmarks.store import CONFIG
+from benchmarks.store import CONFIG, RecordError
 from sagc.errors import ConfigError
 
 
@@ -45,9 +47,49 @@ def write(
         for sample, right in enumerate(samples)
     ]
     (folder / VERDICTS).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    sampling = {"temperature": temperature}
-    (folder / CONFIG).write_text(json.dumps({"sets": {name: {"problems": problems, "sampling": sampling}}}))
+    fields = {"seed": 1, "answer_type": "integer", "gold": "1", "permutation": [], "prompt": "", "text": ""}
+    completions = [
+        fields
+        | {key: line[key] for key in ("set", "problem", "sample", "tokens")}
+        | {"opens_thinking": False, "finish": "stop"}
+        for line in lines
+    ]
+    (folder / FILE).write_text("".join(json.dumps(line) + "\n" for line in completions), encoding="utf-8")
+    sampling = {"temperature": temperature, "samples": len(next(iter(rights.values())))}
+    sets = {name: {"problems": problems, "rows": len(rights), "sampling": sampling}}
+    (folder / CONFIG).write_text(json.dumps({"sets": sets}))
     return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (FILE, "", "must hold 1 x 1 completions of toy, got 0"),
+        (FILE, '{"set":"toy"}\n', "line 1 must be a completion"),
+        (VERDICTS, "", "must hold a verdict on every completion, got others; run `rescore`"),
+        (VERDICTS, '{"set":"toy"}\n', "line 1 must be a verdict"),
+        (CONFIG, "{}", "must be an evaluation's, got one without sets"),
+        (CONFIG, "[]", "must be an evaluation's, got one without sets"),
+        (CONFIG, '{"sets":{"toy":{}}}', "must be an evaluation's, got one without sets"),
+    ],
+)
+def test_verdicts_that_do_not_belong_to_the_completions_are_refused(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    folder = write(tmp_path / "a", {"p": [True]})
+    compare_lines(folder, folder)
+    (folder / name).write_text(text)
+    with pytest.raises(RecordError, match=re.escape(said)):
+        compare_lines(folder, folder)
+
+
+@pytest.mark.parametrize("tokens", ["99999999999999999999999999", "-5", "1.5", "true"])
+def test_a_length_that_is_none_is_refused(tmp_path: Path, tokens: str) -> None:
+    folder = write(tmp_path / "a", {"p": [True]})
+    for name in (FILE, VERDICTS):
+        (folder / name).write_text((folder / name).read_text().replace('"tokens": 11', f'"tokens": {tokens}'))
+    with pytest.raises(RecordError):
+        compare_lines(folder, folder)
 
 
 def test_evaluations_are_compared_problem_by_problem(tmp_path: Path) -> None:

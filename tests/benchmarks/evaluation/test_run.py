@@ -253,3 +253,24 @@ def _lines(runs: Path) -> list[bytes]:
     """Whole lines of the run's completions so far."""
     content = b"".join(path.read_bytes() for path in runs.glob(f"*/{FILE}"))
     return content[: content.rfind(b"\n") + 1].splitlines()
+
+
+def test_damaged_verdicts_are_written_anew(tmp_path: Path, pool: ScoringPool) -> None:
+    sample_missing(evaluation(), tmp_path, Echo)
+    with claimed(tmp_path, evaluation().config()):
+        score_folder(tmp_path, (), pool)
+    whole = (tmp_path / VERDICTS).read_bytes()
+    (tmp_path / VERDICTS).write_bytes(whole[:-30])
+    assert score_folder(tmp_path, (), pool).changed is None
+    assert (tmp_path / VERDICTS).read_bytes() == whole
+
+
+def test_a_local_model_goes_by_its_files_wherever_they_lie(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "run" / "model").mkdir(parents=True)
+        (tmp_path / name / "run" / "model" / "config.json").write_text("{}")
+    first, second = (replace(evaluation(), model=str(tmp_path / name / "run" / "model")) for name in ("a", "b"))
+    assert first.eval_id == second.eval_id
+    assert first.eval_id.startswith("eval-run-s")
+    (tmp_path / "b" / "run" / "model" / "config.json").write_text('{"a": 1}')
+    assert first.eval_id != second.eval_id
