@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from benchmarks.commands import (
     Parts,
@@ -25,10 +22,9 @@ from benchmarks.commands import (
 from benchmarks.engines import ENGINES, EngineFactory
 from benchmarks.evaluation.cli import add_commands as add_evaluation
 from benchmarks.provenance import usable_cores
-from benchmarks.reproduction import BAD_INPUT, NOT_ALL_FINISHED, STOPPED
 from benchmarks.settings import SECTIONS, Overrides
+from benchmarks.terminal import Parser, exit_code, folder
 from sagc import __version__
-from sagc.errors import ConfigError, SagcError
 
 EXAMPLES = """examples:
   python -m benchmarks list                          what there is to run
@@ -39,16 +35,6 @@ EXAMPLES = """examples:
 Ctrl-C ends the runs after the step in progress; the same command then goes on with what has not finished.
 Exit code: 0 all runs finished, 1 some did not, 2 bad input (nothing was started), 130 stopped by Ctrl-C.
 """
-BROKEN_PIPE = 141
-"""Exit code of a command whose reader has gone: 128 + SIGPIPE, as the shell's own tools."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as every other error of the suite."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineFactory] = ENGINES) -> int:
@@ -62,36 +48,13 @@ def main(argv: Sequence[str], *, reports: Reports, engines: Mapping[str, EngineF
     Returns:
         The exit code.
     """
-    try:
+
+    def command() -> int:
         arguments = parser().parse_args(argv)
         code: int = arguments.command(arguments, Parts(engines, reports))
-        if sys.stdout is not None:  # closed by the shell
-            sys.stdout.flush()
-    except SagcError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return BAD_INPUT
-    except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
-        _silence()
-        return BROKEN_PIPE
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            _silence()
-            place = "standard output and the disk" if error.filename is None else repr(error.filename)
-            print(f"error: {place} must have room, got {error.strerror}; free some and go on", file=sys.stderr)
-            return NOT_ALL_FINISHED
-        if error.filename is None:
-            raise
-        print(f"error: {error.filename!r} must be usable, got {error.strerror}; name another", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:  # training counts it instead; this is an evaluation or a report
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return STOPPED
-    return code
+        return code
 
-
-def _silence() -> None:
-    """Nobody takes our output: what is left of it must not fail once more when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exit_code(command)
 
 
 def parser() -> Parser:
@@ -177,7 +140,7 @@ def _add_reproduce(commands: Any) -> None:
 def _add_report(commands: Any) -> None:
     command = _add(commands, "report", report, "build the report again from the records; nothing is trained")
     _add_profile(command)
-    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--out", type=Path, metavar="FOLDER", help="where to write it instead of the profile's place")
 
 
@@ -185,7 +148,7 @@ def _add_sweep(commands: Any) -> None:
     summary = "what each controller setting does, replayed on recorded rollout lengths; nothing is trained"
     command = _add(commands, "sweep", sweep, summary)
     _add_profile(command)
-    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--task", default="steady", help="whose runs are replayed (default: %(default)s)")
     command.add_argument("--algorithm", default="grpo", help="whose runs are replayed (default: %(default)s)")
     command.add_argument(
@@ -196,7 +159,7 @@ def _add_sweep(commands: Any) -> None:
 def _add_archive(commands: Any) -> None:
     command = _add(commands, "archive", archive, "keep a finished reproduction: report, packed records and digests")
     _add_profile(command)
-    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
     command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to keep it")
     command.add_argument("--readme", type=Path, metavar="FILE", help="put the results between its markers")
 
@@ -205,7 +168,7 @@ def _add_sync(commands: Any) -> None:
     summary = "deliver to MLflow what it does not have yet, each step once; nothing is trained"
     command = _add(commands, "sync-mlflow", sync_mlflow, summary)
     command.add_argument("--profile", help="only the latest reproduction of this profile (default: every run)")
-    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
+    command.add_argument("--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="where the records are")
 
 
 def _add_profile(command: Parser) -> None:
@@ -216,17 +179,11 @@ def _add_profile(command: Parser) -> None:
 
 def _add_places(command: Parser) -> None:
     command.add_argument(
-        "--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="where records go (default: %(default)s)"
+        "--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="where records go (default: %(default)s)"
     )
     command.add_argument(
         "--jobs", type=int, default=usable_cores(), metavar="N", help="runs at a time (default: one per core)"
     )
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("must be a folder, got ''; leave the option out for runs")
-    return Path(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

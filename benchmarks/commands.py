@@ -17,9 +17,6 @@ from benchmarks.final_models import FINAL_MODELS, SEED, ask, page, trained_model
 from benchmarks.progress import plan_lines
 from benchmarks.provenance import ROOT
 from benchmarks.reproduction import (
-    FINISHED,
-    NOT_ALL_FINISHED,
-    STOPPED,
     Carried,
     asked_before,
     carry_out,
@@ -35,6 +32,7 @@ from benchmarks.sweep import SweepRow
 from benchmarks.sweep import sweep as replay
 from benchmarks.sync import SINGLE_RUNS, sync
 from benchmarks.tasks import ALL_TASKS
+from benchmarks.terminal import FINISHED, NOT_ALL_FINISHED, STOPPED
 from sagc.checks import whole
 from sagc.errors import ConfigError, SagcError
 

@@ -18,10 +18,8 @@ from benchmarks.record import Status
 from benchmarks.runner import Run, Runner
 from benchmarks.runs_folder import PLAN, RunsFolder
 from benchmarks.suite import Plan
+from benchmarks.terminal import FINISHED, NOT_ALL_FINISHED, STOPPED
 from sagc.errors import ConfigError
-
-FINISHED, NOT_ALL_FINISHED, BAD_INPUT, STOPPED = 0, 1, 2, 130
-"""Exit codes of a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,13 +155,11 @@ class Tracker:
 
     def find(self, tag: str, value: str) -> str | None:
         """The run with that tag; None if there is none."""
-        found = self.client.search_runs([self.experiment_id], f"tags.`{tag}` = '{value}'", max_results=1)
-        return str(found[0].info.run_id) if found else None
+        return self._first(f"tags.`{tag}` = '{value}'")
 
     def has_closed(self, tag: str, value: str) -> bool:
         """Whether a run with that tag has ended."""
-        query = f"tags.`{tag}` = '{value}' and attributes.status != 'RUNNING'"
-        return bool(self.client.search_runs([self.experiment_id], query, max_results=1))
+        return self._first(f"tags.`{tag}` = '{value}' and attributes.status != 'RUNNING'") is not None
 
     def params(self, run_id: str, params: Mapping[str, str]) -> None:
         """Set parameters; the same ones again change nothing."""
@@ -189,8 +187,12 @@ class Tracker:
 
     def exists(self, run_id: str) -> bool:
         """Whether the experiment has that run, and nobody has deleted it."""
-        return bool(self.client.search_runs([self.experiment_id], f"attributes.run_id = '{run_id}'", max_results=1))
+        return self._first(f"attributes.run_id = '{run_id}'") is not None
 
     def reopen(self, run_id: str) -> None:
         """Set a run running again."""
         self.client.update_run(run_id, status="RUNNING")
+
+    def _first(self, query: str) -> str | None:
+        found = self.client.search_runs([self.experiment_id], query, max_results=1)
+        return str(found[0].info.run_id) if found else None

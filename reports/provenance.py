@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from benchmarks.engines import CHECKPOINTS
@@ -27,7 +28,7 @@ def section(runs: Sequence[Run]) -> str:
     for name, read in facts:
         for value, count in sorted(Counter(value for run in runs for value in set(map(read, _sources(run)))).items()):
             rows.append([name, value, str(count)])
-    sources = [source for run in runs for source in _sources(run)]
+    sources = list(chain.from_iterable(map(_sources, runs)))
     times = sorted(source[moment]["time"] for source in sources for moment in ("started", "ended") if moment in source)
     if times:
         rows.append(
@@ -46,7 +47,7 @@ def section(runs: Sequence[Run]) -> str:
 
 def one_line(runs: Sequence[Run]) -> str:
     """Runs, seeds, commit and machine in one sentence."""
-    sources = [source for run in runs for source in _sources(run)]
+    sources = list(chain.from_iterable(map(_sources, runs)))
     commits = ", ".join(sorted({_commit(source) for source in sources})) or UNKNOWN
     machines = {str((source.get("machine") or {}).get("cpu", UNKNOWN)) for source in sources}
     seeds = sorted({run.key.seed for run in runs})
@@ -55,7 +56,7 @@ def one_line(runs: Sequence[Run]) -> str:
 
 def warnings(runs: Sequence[Run]) -> list[str]:
     """Why the runs may not belong together, or may not be reproducible."""
-    sources = [source for run in runs for source in _sources(run)]
+    sources = list(chain.from_iterable(map(_sources, runs)))
     commits = {str(source.get("commit")) for source in sources}
     found = []
     if len(commits) > 1:

@@ -24,13 +24,15 @@ from benchmarks.evaluation.results import Results, check_ks, score_folder
 from benchmarks.evaluation.run import Evaluation, Part, claimed, sample_missing
 from benchmarks.evaluation.samplers import BATCH_SIZES, SAMPLERS, check_engine
 from benchmarks.evaluation.sets import SETS, select
+from benchmarks.terminal import BAD_INPUT, FINISHED, folder
 from sagc.errors import ConfigError, unknown_name
 
 Log = Callable[[Path], None]
 """Takes the folder of a finished evaluation, to show it elsewhere."""
 MAX_COMPLETIONS = 10**6
 """Of one set [ours]: all of them are planned before the first is generated."""
-FINISHED, UNTRUSTWORTHY, BAD_INPUT = 0, 1, 2
+UNTRUSTWORTHY = 1
+"""Exit code where the scorer failed too often."""
 
 
 def add_commands(subparsers: Any, log: Log | None = None) -> None:
@@ -74,7 +76,7 @@ def _add_evaluate(subparsers: Any, log: Log | None) -> None:
     command.add_argument("--max-tokens", type=int, metavar="N", help="most tokens of a completion")
     command.add_argument("--seed", type=int, default=0, help="of the run (default: %(default)s)")
     command.add_argument("--batch-size", type=int, metavar="N", help="completions generated and stored together")
-    command.add_argument("--runs", type=_folder, default=Path("runs"), metavar="FOLDER", help="(default: %(default)s)")
+    command.add_argument("--runs", type=folder, default=Path("runs"), metavar="FOLDER", help="(default: %(default)s)")
     _add_scoring(command)
     command.set_defaults(func=lambda arguments: evaluate(arguments, log))
 
@@ -92,12 +94,6 @@ def _add(subparsers: Any, name: str, summary: str) -> argparse.ArgumentParser:
         name, help=summary, description=summary, allow_abbrev=False
     )
     return command
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("must be a folder, got ''; leave the option out for runs")
-    return Path(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

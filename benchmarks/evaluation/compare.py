@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.evaluation.display import table
-from benchmarks.evaluation.results import VerdictLine, read_scored
+from benchmarks.evaluation.results import AskedSet, VerdictLine, read_scored
 from sagc.errors import ConfigError
 
 LEVEL = 0.95
@@ -107,12 +107,17 @@ def _cells(quantity: str, result: Difference) -> list[str]:
     ]
 
 
-def _notes(shared: Sequence[str], first: Any, second: Any, tables: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(
+    shared: Sequence[str],
+    first: Mapping[str, AskedSet],
+    second: Mapping[str, AskedSet],
+    tables: Sequence[Mapping[str, Any]],
+) -> list[str]:
     notes = [
         f"note: {name}: {what} differ, which the interval does not cover"
         for name in shared
         for what in ("problems", "sampling")
-        if first["sets"][name][what] != second["sets"][name][what]
+        if getattr(first[name], what) != getattr(second[name], what)
     ]
     alone = sorted(tables[0].keys() ^ tables[1].keys())
     return notes + [f"note: {name}: in one of the two only" for name in alone]

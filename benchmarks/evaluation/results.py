@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.evaluation.generations import Generation, check_tokens, read_generations
 from benchmarks.evaluation.metrics import Sample, set_metrics
 from benchmarks.evaluation.pool import ScoringPool
+from benchmarks.evaluation.protocols import Sampling
 from benchmarks.evaluation.rules import Verdict
 from benchmarks.record import EvaluationRecord
 from benchmarks.store import CONFIG, EVALUATIONS, RecordError, read_json, write_json
+from benchmarks.typed import from_json, parse_json
 from sagc.errors import ConfigError
 
 VERDICTS, METRICS = "verdicts.jsonl", "metrics.json"
@@ -24,6 +26,15 @@ BySet = Mapping[str, Mapping[str, Sequence[Sample]]]
 """Set -> problem -> its samples."""
 Metrics = Mapping[str, Mapping[str, float | None]]
 """Set -> name -> number; None is "not measured"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSet:
+    """What `config.json` says of a set; see `Evaluation.config`."""
+
+    rows: int
+    problems: str
+    sampling: Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +68,8 @@ class Results:
         return all((numbers["error_frac"] or 0) <= MAX_ERROR_FRAC for numbers in self.metrics.values())
 
 
-class VerdictLine(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class VerdictLine:
     """One line of `verdicts.jsonl`."""
 
     set: str
@@ -93,7 +105,7 @@ def score_folder(folder: Path, ks: Sequence[int], pool: ScoringPool) -> Results:
         RecordError: if the folder holds no whole evaluation.
         ConfigError: on a k out of range.
     """
-    config, generations = read_evaluation(folder)
+    asked, generations = read_evaluation(folder)
     verdicts = pool.score_many([(line.answer_type, line.gold, line.output) for line in generations])
     by_set: dict[str, dict[str, list[Sample]]] = {}
     for line, verdict in zip(generations, verdicts, strict=True):
@@ -104,10 +116,10 @@ def score_folder(folder: Path, ks: Sequence[int], pool: ScoringPool) -> Results:
     }
     lines = [_verdict_line(line, verdict) for line, verdict in zip(generations, verdicts, strict=True)]
     changed = _count_changed(folder, lines)
-    _write_lines(folder / VERDICTS, [line._asdict() for line in lines])
+    _write_lines(folder / VERDICTS, [asdict(line) for line in lines])
     _write_lines(folder / EVALUATIONS, [asdict(_record(name, problems)) for name, problems in by_set.items()])
     write_json(folder / METRICS, metrics)
-    temperature = {name: entry["sampling"]["temperature"] for name, entry in config["sets"].items()}
+    temperature = {name: entry.sampling.temperature for name, entry in asked.items()}
     return Results(folder=folder, metrics=metrics, changed=changed, temperature=temperature)
 
 
@@ -124,31 +136,31 @@ def check_ks(ks: Sequence[int], samples: int) -> None:
             )
 
 
-def read_evaluation(folder: Path) -> tuple[dict[str, Any], list[Generation]]:
-    """Config and completions of an evaluation.
+def read_evaluation(folder: Path) -> tuple[dict[str, AskedSet], list[Generation]]:
+    """Sets and completions of an evaluation.
 
     Raises:
         RecordError: if the folder holds no whole evaluation.
     """
     if not (folder / CONFIG).is_file():
         raise RecordError(f"folder must be an evaluation's, got {str(folder)!r}; name one that `evaluate` wrote")
-    config, generations = read_json(folder / CONFIG), read_generations(folder)
-    _check_complete(folder, config, generations)
-    return config, generations
+    asked, generations = _asked(folder), read_generations(folder)
+    _check_complete(folder, asked, generations)
+    return asked, generations
 
 
-def read_scored(folder: Path) -> tuple[dict[str, Any], list[VerdictLine]]:
-    """Config and verdicts of an evaluation, one verdict for each completion.
+def read_scored(folder: Path) -> tuple[dict[str, AskedSet], list[VerdictLine]]:
+    """Sets and verdicts of an evaluation, one verdict for each completion.
 
     Raises:
         RecordError: if the folder holds no whole evaluation, or was not scored since it was.
     """
-    config, generations = read_evaluation(folder)
+    asked, generations = read_evaluation(folder)
     verdicts = read_verdicts(folder)
     completions = sorted((line.set, line.problem, line.sample, line.tokens) for line in generations)
     if completions != sorted((line.set, line.problem, line.sample, line.tokens) for line in verdicts):
         raise RecordError(f"{folder / VERDICTS} must hold a verdict on every completion, got others; run `rescore`")
-    return config, verdicts
+    return asked, verdicts
 
 
 def read_verdicts(folder: Path) -> list[VerdictLine]:
@@ -167,38 +179,31 @@ def read_verdicts(folder: Path) -> list[VerdictLine]:
     lines = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            lines.append(_checked(VerdictLine(**json.loads(line))))
-        except (TypeError, ValueError) as error:
+            lines.append(from_json(VerdictLine, parse_json(line)))
+            check_tokens(lines[-1].tokens)
+        except ValueError as error:
             raise RecordError(f"{path}, line {number} must be a verdict, got {line[:60]!r}; run `rescore`") from error
     return lines
 
 
-def _checked(line: VerdictLine) -> VerdictLine:
-    """Refuse what no scorer has written; raises TypeError or ValueError."""
-    kinds = {"set": str, "problem": str, "sample": int, "right": bool, "status": str, "tokens": int, "truncated": bool}
-    for name, kind in kinds.items():
-        if not isinstance(getattr(line, name), kind):
-            raise TypeError(f"{name} is no {kind.__name__}")
-    check_tokens(line.tokens)
-    return line
-
-
-def _check_complete(folder: Path, config: Any, generations: Sequence[Generation]) -> None:
-    """An evaluation that is going on has no score yet."""
+def _asked(folder: Path) -> dict[str, AskedSet]:
+    config = read_json(folder / CONFIG)
     try:
-        wanted = {name: entry["sampling"]["samples"] for name, entry in config["sets"].items()}
-        for entry in config["sets"].values():
-            _ = entry["problems"], entry["rows"], entry["sampling"]["temperature"]
-    except (AttributeError, KeyError, TypeError) as error:
+        return {name: from_json(AskedSet, entry) for name, entry in config["sets"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RecordError(
             f"{folder / CONFIG} must be an evaluation's, got one without sets; name another folder"
         ) from error
-    for name, samples in wanted.items():
+
+
+def _check_complete(folder: Path, asked: Mapping[str, AskedSet], generations: Sequence[Generation]) -> None:
+    """An evaluation that is going on has no score yet."""
+    for name, entry in asked.items():
         sizes: dict[str, int] = {}
         for line in generations:
             if line.set == name:
                 sizes[line.problem] = sizes.get(line.problem, 0) + 1
-        planned = config["sets"][name]["rows"]
+        planned, samples = entry.rows, entry.sampling.samples
         if len(sizes) != planned or set(sizes.values()) != {samples}:
             raise RecordError(
                 f"{folder} must hold {planned} x {samples} completions of {name}, got {sum(sizes.values())}; "

@@ -4,13 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import evaluation_runs
 from benchmarks.commands import _ask_final_models
 from benchmarks.engines import ENGINES
-from benchmarks.engines.torch_cpu.export import write_model
-from benchmarks.engines.torch_cpu.model import Decoder, DecoderConfig
 from benchmarks.evaluation.chain import ROWS
 from benchmarks.evaluation.generations import FILE
 from benchmarks.final_models import FINAL_MODELS, FinalModel, ask, page, trained_models
@@ -20,9 +17,9 @@ from benchmarks.runs_folder import RunsFolder
 from benchmarks.store import EVALUATIONS, MODEL, read_run
 from benchmarks.suite import load_profile, planned_run
 from benchmarks.sync import sync
-from benchmarks.tasks.modular_chain import EOS, PAD, VOCABULARY
 from benchmarks.tracking import Tracker, connect
 from sagc.errors import ConfigError
+from tests.benchmarks.untrained import write_untrained
 from tests.reports.records import World, spec, write_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow's use of SQLAlchemy
@@ -39,8 +36,7 @@ def trained(
     run = spec(asked, "grpo", arm, seed)
     run = replace(run, evaluation=replace(run.evaluation, samples=SAMPLES))
     path = write_run(folder.path, asked, run)
-    config = DecoderConfig(vocab_size=len(VOCABULARY), max_positions=256)
-    write_model(Decoder(config, torch.Generator().manual_seed(0)), path / MODEL, VOCABULARY, eos=EOS, pad=PAD)
+    write_untrained(path / MODEL)
     return Run(planned=planned_run(run), spec=run, state=state, folder=path)
 
 

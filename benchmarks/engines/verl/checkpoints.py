@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.checkpoint import FOLDER, Saved
+from sagc.integrations.verl_state import STATE_FILE
 
 TRACKER = "latest_checkpointed_iteration.txt"
-STATE = "sagc.json"
 
 
 def checkpointed_step(checkpoints: Path) -> int:
@@ -35,7 +35,7 @@ def saved_steps(folder: Path, damaged: Callable[[Path], None]) -> Iterator[Saved
     if not step:
         return
     newest = checkpoints / f"global_step_{step}"
-    if (newest / STATE).is_file():
+    if (newest / STATE_FILE).is_file():
         yield Saved(step, checkpoints)
     else:
         damaged(newest)

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from benchmarks.engines.torch_cpu.export import write_model
-from benchmarks.engines.torch_cpu.model import Decoder, DecoderConfig
 from benchmarks.evaluation.problems import LoadOptions, load_problems
 from benchmarks.evaluation.prompts import ask
 from benchmarks.evaluation.protocols import settings
@@ -16,15 +13,14 @@ from benchmarks.evaluation.samplers.loading import completion, load_tokenizer
 from benchmarks.evaluation.scoring import score
 from benchmarks.evaluation.sets import SETS
 from benchmarks.tasks import TASKS
-from benchmarks.tasks.modular_chain import EOS, OPERATORS, PAD, VOCABULARY, Chain
+from benchmarks.tasks.modular_chain import EOS, OPERATORS, VOCABULARY, Chain
+from tests.benchmarks.untrained import write_untrained
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model of the suite's own kind, exported as every run exports its last one."""
     folder = tmp_path_factory.mktemp("chain") / "model"
-    config = DecoderConfig(vocab_size=len(VOCABULARY), max_positions=256)
-    write_model(Decoder(config, torch.Generator().manual_seed(0)), folder, VOCABULARY, eos=EOS, pad=PAD)
+    write_untrained(folder)
     return folder
 
 

@@ -55,7 +55,7 @@ def write(
         for line in lines
     ]
     (folder / FILE).write_text("".join(json.dumps(line) + "\n" for line in completions), encoding="utf-8")
-    sampling = {"temperature": temperature, "samples": len(next(iter(rights.values())))}
+    sampling = {"temperature": temperature, "top_p": 1.0, "max_tokens": 8, "samples": len(next(iter(rights.values())))}
     sets = {name: {"problems": problems, "rows": len(rights), "sampling": sampling}}
     (folder / CONFIG).write_text(json.dumps({"sets": sets}))
     return folder
